@@ -1,0 +1,1 @@
+"""Learners: pairs of pure functions that know environments only by their contract."""

@@ -1,0 +1,1 @@
+"""What every wing of the library uses; imports nothing else of `jaxlab`."""

@@ -1,0 +1,39 @@
+"""The exceptions a user may see.
+
+Each message names the thing at fault, what was expected and what to do. Command
+lines print the message alone and exit with `exit_code`.
+"""
+
+
+class JaxlabError(Exception):
+    """Base of every error that is the input's fault, not the library's."""
+
+    exit_code = 2
+
+
+class ConfigError(JaxlabError):
+    """An option, flag or configuration value is wrong."""
+
+
+class DeviceError(JaxlabError):
+    """The devices that were asked for are not there."""
+
+
+class DataError(JaxlabError):
+    """A file is missing, unreadable or malformed."""
+
+
+class ScenarioError(JaxlabError):
+    """A scenario or a set of environment parameters is inconsistent."""
+
+
+class CapacityError(JaxlabError):
+    """A simulation needed more room than its fixed-shape arrays have."""
+
+
+class CheckpointError(JaxlabError):
+    """A checkpoint is missing, damaged, or belongs to another configuration."""
+
+
+class PrecisionError(JaxlabError):
+    """A function cannot meet its tolerance in the active floating-point precision."""

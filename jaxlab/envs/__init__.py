@@ -1,0 +1,1 @@
+"""Simulators: pure functions over arrays, one package per field."""
