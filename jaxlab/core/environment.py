@@ -111,6 +111,16 @@ class Env(abc.ABC, Generic[State, Params]):
         """Number `m` of cost signals."""
         return 0
 
+    @property
+    def absorbing(self) -> bool:
+        """Whether a finished episode stays finished; false where a wrapper resets by itself."""
+        return True
+
+    @property
+    def unwrapped(self) -> Env:
+        """The environment inside all wrappers."""
+        return self
+
     @abc.abstractmethod
     def sample_params(self, key: jax.Array) -> Params:
         """Draw a task."""
@@ -136,3 +146,58 @@ class Env(abc.ABC, Generic[State, Params]):
     def render(self, state: State, params: Params) -> np.ndarray:
         """Picture of a state on the host, uint8 `[H, W, 3]`."""
         raise NotImplementedError(f"{type(self).__name__} has no picture")
+
+
+def select(flag: jax.Array, on_true: PyTree, on_false: PyTree) -> PyTree:
+    """Leaf by leaf `where` on one flag `[]`."""
+    return jax.tree.map(lambda a, b: jnp.where(flag, a, b), on_true, on_false)
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrapper(Env[Any, Params]):
+    """An environment around another one; its State holds the inner one as `env`."""
+
+    #: Whether the State keeps statistics that must outlive an episode.
+    outlives_episodes: ClassVar[bool] = False
+
+    env: Env
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.env.name
+
+    @property
+    def version(self) -> str:  # type: ignore[override]
+        return self.env.version
+
+    @property
+    def precisions(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.env.precisions
+
+    @property
+    def num_agents(self) -> int | None:
+        return self.env.num_agents
+
+    @property
+    def num_costs(self) -> int:
+        return self.env.num_costs
+
+    @property
+    def absorbing(self) -> bool:
+        return self.env.absorbing
+
+    @property
+    def unwrapped(self) -> Env:
+        return self.env.unwrapped
+
+    def sample_params(self, key: jax.Array) -> Params:
+        return self.env.sample_params(key)
+
+    def observation_space(self, params: Params) -> Space:
+        return self.env.observation_space(params)
+
+    def action_space(self, params: Params) -> Space:
+        return self.env.action_space(params)
+
+    def render(self, state: Any, params: Params) -> np.ndarray:
+        return self.env.render(state.env, params)
