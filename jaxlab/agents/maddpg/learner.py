@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,27 +11,26 @@ import flashbax
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int
 
-from jaxlab.agents.maddpg import collection, losses
+from jaxlab.agents.maddpg import collection
 from jaxlab.agents.maddpg.config import Hyper, MADDPGConfig
 from jaxlab.agents.maddpg.losses import Batch
-from jaxlab.agents.maddpg.networks import Actor, Critic, make_actor, make_critic
+from jaxlab.agents.maddpg.networks import make_actor, make_critic
 from jaxlab.agents.maddpg.state import (
     MADDPGState,
-    Networks,
     Observe,
     Reader,
     Transition,
     check_neighbours,
     make_reader,
 )
+from jaxlab.agents.maddpg.updates import Networks, Schedule, Updater, unchanged
 from jaxlab.core.autoreset import AutoReset, Tasks
 from jaxlab.core.distributions import mask_logits
 from jaxlab.core.environment import Env
 from jaxlab.core.errors import ConfigError
-from jaxlab.core.learner import Learner, Metric, Metrics, last, mean
+from jaxlab.core.learner import Learner, Metrics, last
 from jaxlab.core.normalization import RunningMoments
 from jaxlab.core.wrappers import LogEpisode
 
@@ -83,8 +83,11 @@ def make(
         env=LogEpisode(AutoReset(env)),
         config=config,
         reader=reader,
-        actor=make_actor(config, reader.num_actions),
-        critic=make_critic(config, reader.num_agents, reader.num_actions, table),
+        updater=Updater(
+            config,
+            make_actor(config, reader.num_actions),
+            make_critic(config, reader.num_agents, reader.num_actions, table),
+        ),
         tasks=tasks,
         neighbours=table,
         prior=prior,
@@ -125,27 +128,19 @@ def check_config(config: MADDPGConfig) -> None:
             )
 
 
-def _stacked(function: Callable, depth: int) -> Callable:
-    """Map a function over `depth` leading axes of stacked networks."""
-    for _ in range(depth):
-        function = jax.vmap(function)
-    return function
-
-
-def _optimiser(learning_rate: Any, max_gradient_norm: Any) -> optax.GradientTransformation:
-    return optax.chain(optax.clip_by_global_norm(max_gradient_norm), optax.adam(learning_rate))
-
-
-def _apply(
-    optimiser: optax.GradientTransformation,
-    grads: PyTree,
-    state: PyTree,
-    params: PyTree,
-    depth: int,
-) -> tuple[PyTree, PyTree]:
-    """One step of stacked networks, each clipped by its own norm; parameters and state."""
-    updates, state = _stacked(optimiser.update, depth)(grads, state)
-    return optax.apply_updates(params, updates), state
+def _schedule(hyper: Hyper, seen: Float[Array, ""]) -> Schedule:
+    """What the schedules say after `seen` joint transitions."""
+    return Schedule(
+        temperature=collection.linear(
+            hyper.temperature_start, hyper.temperature_end, hyper.temperature_steps, seen
+        ),
+        prior_weight=collection.linear(
+            hyper.prior_weight, jnp.zeros_like(hyper.prior_weight), hyper.prior_steps, seen
+        ),
+        epsilon=collection.linear(
+            hyper.epsilon_start, hyper.epsilon_end, hyper.epsilon_steps, seen
+        ),
+    )
 
 
 def _pool(moments: RunningMoments, samples: Float[Array, " samples *shape"]) -> RunningMoments:
@@ -161,8 +156,7 @@ class _MADDPG:
     env: Env
     config: MADDPGConfig
     reader: Reader
-    actor: Actor
-    critic: Critic
+    updater: Updater
     tasks: Tasks | None
     neighbours: np.ndarray | None
     prior: Callable | None
@@ -196,16 +190,12 @@ class _MADDPG:
             env_key, jnp.arange(self.config.num_envs)
         )
         env_state, timestep = jax.vmap(self.env.reset, (0, None))(env_keys, tasks)
-        networks = self._init_networks(network_key)
         agents, features = self.reader.num_agents, self.reader.num_features
         moments_shape = (features,) if self.config.shared else (agents, features)
-        optimiser = _optimiser(1.0, 1.0)
         return MADDPGState(
             key=run_key,
             hyper=hyper,
-            networks=networks,
-            actor_optimiser=_stacked(optimiser.init, self._actor_depth)(networks.actor),
-            critic_optimiser=_stacked(optimiser.init, self._critic_depth)(networks.critic),
+            networks=self.updater.init(network_key, agents, features),
             feature_moments=RunningMoments.zero(jnp.zeros(moments_shape, jnp.float32)),
             reward_moments=RunningMoments.zero(jnp.zeros((agents,), jnp.float32)),
             replay=self.replay.init(self._blank_transition()),
@@ -214,25 +204,6 @@ class _MADDPG:
             tasks=tasks,
             prior_params=self.prior_params,
         )
-
-    @property
-    def _actor_depth(self) -> int:
-        return 0 if self.config.shared else 1
-
-    @property
-    def _critic_depth(self) -> int:
-        return 1 + self._actor_depth
-
-    def _init_networks(self, key: jax.Array) -> Networks:
-        agents, actions = self.reader.num_agents, self.reader.num_actions
-        features = jnp.zeros((agents, 1, self.reader.num_features), jnp.float32)
-        joint = jnp.zeros((agents, 1, actions), jnp.float32)
-        actor_key, critic_key = jax.random.split(key)
-        actor = self.actor.init(actor_key, features)
-        critics = jax.random.split(critic_key, 2 if self.config.twin else 1)
-        critic = jax.vmap(lambda k: self.critic.init(k, features, joint))(critics)
-        # The targets are copies: run() donates the state, and one array cannot be donated twice.
-        return Networks(actor, critic, *jax.tree.map(jnp.copy, (actor, critic)))
 
     def _blank_transition(self) -> Transition:
         agents, actions = self.reader.num_agents, self.reader.num_actions
@@ -263,7 +234,7 @@ class _MADDPG:
     def _policy(self, state: MADDPGState, obs: PyTree) -> tuple[jax.Array, jax.Array]:
         """Logits and mask `[agents, actions]` of one observation."""
         features = self._normalise(state, self.reader.features(obs))
-        return self.actor.apply(state.networks.actor, features), self.reader.mask(obs)
+        return self.updater.actor.apply(state.networks.actor, features), self.reader.mask(obs)
 
     def act(self, state: MADDPGState, obs: PyTree, key: jax.Array) -> Int[Array, " agents"]:
         """Greedy legal actions of one observation, without noise; the key is not used."""
@@ -275,12 +246,10 @@ class _MADDPG:
     def step(self, state: MADDPGState, t: jax.Array) -> tuple[MADDPGState, Metrics]:
         """Collect `decisions` from every environment, then update `updates` times."""
         c, hyper = self.config, state.hyper
-        warm_up = -(-c.learning_starts // (c.num_envs * c.decisions))
-        transitions_seen = t.astype(jnp.float32) * (c.num_envs * c.decisions)
+        collected = c.num_envs * c.decisions
+        warm_up = -(-c.learning_starts // collected)
         collect_key, update_key = jax.random.split(jax.random.fold_in(state.key, t))
-        epsilon = collection.linear(
-            hyper.epsilon_start, hyper.epsilon_end, hyper.epsilon_steps, transitions_seen
-        )
+        schedule = _schedule(hyper, t.astype(jnp.float32) * collected)
         state, transitions, rewards, metrics = collection.collect(
             self.env,
             self.reader,
@@ -288,14 +257,25 @@ class _MADDPG:
             state,
             collect_key,
             policy=lambda obs: self._policy(state, obs),
-            epsilon=jnp.where(t < warm_up, 1.0, epsilon),
+            epsilon=jnp.where(t < warm_up, 1.0, schedule.epsilon),
             mixture=collection.reward_mixture(hyper, self.neighbours, self.reader.num_agents),
             prior=self.prior,
             episode_metrics=self._episode_values,
         )
         state = self._remember(state, transitions, rewards)
-        state, learned = self._update_all(state, update_key, t, warm_up, transitions_seen)
-        return state, {**metrics, **learned}
+
+        def learn(networks: Networks):
+            first = (t - warm_up) * c.updates
+            sample = functools.partial(self._sample, state)
+            return self.updater.run(sample, networks, hyper, update_key, first, schedule)
+
+        networks, learned = jax.lax.cond(t >= warm_up, learn, unchanged(learn), state.networks)
+        metrics |= learned | {
+            "epsilon": last(schedule.epsilon),
+            "temperature": last(schedule.temperature),
+            "prior_weight": last(schedule.prior_weight),
+        }
+        return state.replace(networks=networks), metrics
 
     def _episode_values(self, info: Mapping[str, PyTree]) -> dict[str, jax.Array]:
         values = {
@@ -316,57 +296,6 @@ class _MADDPG:
             reward_moments=_pool(state.reward_moments, rewards.reshape(-1, rewards.shape[-1])),
         )
 
-    def _update_all(
-        self,
-        state: MADDPGState,
-        key: jax.Array,
-        t: jax.Array,
-        warm_up: int,
-        transitions_seen: jax.Array,
-    ) -> tuple[MADDPGState, dict[str, Metric]]:
-        """All updates of one step, or none during the warm-up."""
-        c, hyper = self.config, state.hyper
-        temperature = collection.linear(
-            hyper.temperature_start,
-            hyper.temperature_end,
-            hyper.temperature_steps,
-            transitions_seen,
-        )
-        prior_weight = collection.linear(
-            hyper.prior_weight,
-            jnp.zeros_like(hyper.prior_weight),
-            hyper.prior_steps,
-            transitions_seen,
-        )
-        learned = (state.networks, state.actor_optimiser, state.critic_optimiser)
-
-        def update(learned, j):
-            index = (t - warm_up) * c.updates + j
-            return self._update(
-                state, learned, jax.random.fold_in(key, j), index, temperature, prior_weight
-            )
-
-        def updates(learned):
-            return jax.lax.scan(update, learned, jnp.arange(c.updates))
-
-        def nothing(learned):
-            shapes = jax.eval_shape(updates, learned)[1]
-            return learned, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-        learned, (values, weights) = jax.lax.cond(t >= warm_up, updates, nothing, learned)
-        state = state.replace(
-            networks=learned[0], actor_optimiser=learned[1], critic_optimiser=learned[2]
-        )
-        metrics = {}
-        for name, value in values.items():
-            weight = jnp.sum(weights[name])
-            average = jnp.sum(value * weights[name]) / jnp.maximum(weight, 1)
-            metrics[name] = mean(average, weight)
-        return state, metrics | {
-            "temperature": last(temperature),
-            "prior_weight": last(prior_weight),
-        }
-
     def _sample(self, state: MADDPGState, key: jax.Array) -> Batch:
         """Draw a batch with normalised features and rewards, agents first."""
         stored: Transition = self.replay.sample(state.replay, key).experience
@@ -386,89 +315,3 @@ class _MADDPG:
             prior=stored.prior,
         )
         return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), batch)
-
-    def _values(self, critic: PyTree) -> losses.Values:
-        """Critics `[critics, agents, batch]` with given parameters."""
-        return lambda *inputs: jax.vmap(lambda p: self.critic.apply(p, *inputs))(critic)
-
-    def _total(self, per_agent: Float[Array, " agents"]) -> Float[Array, ""]:
-        return jnp.mean(per_agent) if self.config.shared else jnp.sum(per_agent)
-
-    def _update(self, state, learned, key, index, temperature, prior_weight):
-        """One critic update and, in their turns, one of the actors and of the targets."""
-        c, hyper = self.config, state.hyper
-        networks, actor_optimiser, critic_optimiser = learned
-        sample_key, actor_key = jax.random.split(key)
-        batch = self._sample(state, sample_key)
-        next_logits = self.actor.apply(networks.target_actor, batch.next_features)
-        target = losses.critic_target(self._values(networks.target_critic), next_logits, batch)
-
-        def critic_objective(critic):
-            loss, aux = losses.critic_loss(self._values(critic), target, batch)
-            return self._total(loss), aux | {"critic_loss": jnp.mean(loss)}
-
-        grads, critic_metrics = jax.grad(critic_objective, has_aux=True)(networks.critic)
-        critic, critic_optimiser = _apply(
-            _optimiser(hyper.critic_learning_rate, hyper.max_gradient_norm),
-            grads,
-            critic_optimiser,
-            networks.critic,
-            self._critic_depth,
-        )
-        networks = networks.replace(critic=critic)
-
-        def actor_step(operand):
-            actor, optimiser = operand
-            objective = lambda actor: self._actor_objective(  # noqa: E731
-                actor, critic, hyper, batch, actor_key, temperature, prior_weight
-            )
-            grads, aux = jax.grad(objective, has_aux=True)(actor)
-            adam = _optimiser(hyper.actor_learning_rate, hyper.max_gradient_norm)
-            return _apply(adam, grads, optimiser, actor, self._actor_depth), aux
-
-        def no_step(operand):
-            shapes = jax.eval_shape(actor_step, operand)[1]
-            return operand, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-
-        due = index % c.actor_period == 0
-        (actor, actor_optimiser), actor_metrics = jax.lax.cond(
-            due, actor_step, no_step, (networks.actor, actor_optimiser)
-        )
-        networks = networks.replace(actor=actor)
-        networks = jax.lax.cond(
-            index % c.target_period == 0,
-            lambda n: self._move_targets(n, hyper.tau),
-            lambda n: n,
-            networks,
-        )
-        values = critic_metrics | actor_metrics
-        weights = dict.fromkeys(critic_metrics, jnp.ones((), jnp.float32))
-        weights |= dict.fromkeys(actor_metrics, due.astype(jnp.float32))
-        return (networks, actor_optimiser, critic_optimiser), (values, weights)
-
-    def _actor_objective(self, actor, critic, hyper, batch, key, temperature, prior_weight):
-        logits = self.actor.apply(actor, batch.features)
-        # The actor climbs the first critic alone.
-        values = self._values(jax.tree.map(lambda x: x[:1], critic))
-        others = self.config.other_actions == "policy"
-        if self.config.actor_gradient == "expected":
-            value = losses.expected_value(key, values, logits, batch, others)
-        else:
-            value = losses.straight_through_value(key, values, logits, batch, temperature, others)
-        penalty, metrics = losses.regularisation(
-            logits,
-            batch,
-            logit_penalty=hyper.logit_penalty,
-            entropy_bonus=hyper.entropy_bonus,
-            prior_weight=prior_weight,
-            prior_bound=hyper.prior_bound,
-        )
-        loss = penalty - jnp.mean(value, axis=-1)
-        return self._total(loss), metrics | {"actor_loss": jnp.mean(loss)}
-
-    def _move_targets(self, networks: Networks, tau: jax.Array) -> Networks:
-        move = lambda new, old: optax.incremental_update(new, old, tau)  # noqa: E731
-        return networks.replace(
-            target_actor=move(networks.actor, networks.target_actor),
-            target_critic=move(networks.critic, networks.target_critic),
-        )

@@ -13,8 +13,9 @@ from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from jaxlab.agents.maddpg.config import Hyper
+from jaxlab.agents.maddpg.updates import Networks
 from jaxlab.core.autoreset import Tasks
-from jaxlab.core.environment import Env
+from jaxlab.core.environment import Env, action_mask
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.normalization import RunningMoments
 from jaxlab.core.spaces import Discrete, as_mapping
@@ -25,16 +26,6 @@ Observe = Callable[[PyTree], Float[Array, "agents features"]]
 jax.tree_util.register_dataclass(
     Hyper, data_fields=[field.name for field in dataclasses.fields(Hyper)], meta_fields=[]
 )
-
-
-@struct.dataclass
-class Networks:
-    """Parameters; critics have a leading axis of one or two, unshared networks one of agents."""
-
-    actor: PyTree
-    critic: PyTree
-    target_actor: PyTree
-    target_critic: PyTree
 
 
 @struct.dataclass
@@ -51,8 +42,6 @@ class MADDPGState:
     key: jax.Array
     hyper: Hyper
     networks: Networks
-    actor_optimiser: PyTree
-    critic_optimiser: PyTree
     feature_moments: RunningMoments
     reward_moments: RunningMoments
     replay: PyTree
@@ -113,7 +102,7 @@ class Reader:
 
     def mask(self, obs: PyTree) -> Bool[Array, "agents actions"]:
         """Legal actions of one observation; all where the environment has no mask."""
-        mask = (as_mapping(obs) or {}).get("action_mask")
+        mask = action_mask(obs)
         if mask is None:
             return jnp.ones((self.num_agents, self.num_actions), bool)
         return mask.astype(bool)
