@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxlab.core.spaces import Space
+from jaxlab.core.spaces import Space, as_mapping
 
 Params = TypeVar("Params")
 State = TypeVar("State")
@@ -55,6 +55,12 @@ class TimeStep:
     def last(self) -> jax.Array:
         """Whether the episode is over, `[]`, bool."""
         return jnp.all(self.terminated) | self.truncated
+
+
+def action_mask(obs: PyTree) -> jax.Array | None:
+    """The field (or key) `action_mask` of an observation, None where there is none."""
+    fields = as_mapping(obs)
+    return None if fields is None else fields.get("action_mask")
 
 
 class Constant:

@@ -37,8 +37,13 @@ class Discrete(Space):
     shape: tuple[int, ...] = ()
     dtype: str = "int32"
 
-    def sample(self, key: jax.Array) -> jax.Array:
-        return jax.random.randint(key, self.shape, 0, self.n, jnp.dtype(self.dtype))
+    def sample(self, key: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        """Draw a member; with a mask `[*shape, n]`, bool, uniformly among the legal ones."""
+        dtype = jnp.dtype(self.dtype)
+        if mask is None:
+            return jax.random.randint(key, self.shape, 0, self.n, dtype)
+        logits = jnp.where(mask, 0.0, -jnp.inf).astype(jnp.float32)
+        return jax.random.categorical(key, logits).astype(dtype)
 
     def contains(self, value: Any) -> jax.Array:
         value = jnp.asarray(value)
