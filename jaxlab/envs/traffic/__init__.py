@@ -1,0 +1,1 @@
+"""Microscopic traffic simulation and signal control on CityFlow's network format."""
