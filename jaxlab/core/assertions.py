@@ -44,11 +44,13 @@ def attempt(what: str, function: Callable[..., Any], *args: Any) -> Any:
 
 def leaves_with_paths(tree: PyTree) -> list[tuple[str, Any]]:
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [(jax.tree_util.keystr(path) or "value", leaf) for path, leaf in leaves]
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
 
 
 def _signature(tree: PyTree) -> dict[str, tuple[tuple[int, ...], str]]:
-    return {path: (leaf.shape, str(leaf.dtype)) for path, leaf in leaves_with_paths(tree)}
+    return {
+        path or "value": (leaf.shape, str(leaf.dtype)) for path, leaf in leaves_with_paths(tree)
+    }
 
 
 def require_strong(what: str, tree: PyTree) -> None:
@@ -88,7 +90,7 @@ def require_equal(
     for (path, x), y in zip(leaves_with_paths(first), jax.tree.leaves(second), strict=True):
         a, b = _numpy(x), _numpy(y)
         if exact or not jnp.issubdtype(a.dtype, jnp.inexact):
-            require(np.array_equal(_bits(a), _bits(b)), f"{what}: {path} differs")
+            require(np.array_equal(_bits(a), _bits(b)), f"{what}: {path or 'value'} differs")
             continue
         allowed = TOLERANCE.get(str(a.dtype), _HALF_TOLERANCE) if limit is None else limit
         wide = np.complex128 if np.iscomplexobj(a) else np.float64
@@ -96,7 +98,9 @@ def require_equal(
         close = np.isclose(a, b, rtol=allowed, atol=allowed, equal_nan=True)
         if not close.all():
             worst = np.max(np.abs(a - b)[~close])
-            raise AssertionError(f"{what}: {path} differs by {worst:.3g}, allowed is {allowed}")
+            raise AssertionError(
+                f"{what}: {path or 'value'} differs by {worst:.3g}, allowed is {allowed}"
+            )
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
@@ -128,8 +132,9 @@ def require_member(what: str, space: Space, value: PyTree) -> None:
         )
     if not bool(space.contains(value)):
         array = _numpy(value)
-        lowest, highest = array.min(initial=np.inf), array.max(initial=-np.inf)
-        raise AssertionError(f"{what} is not in {space}: values from {lowest} to {highest}")
+        raise AssertionError(
+            f"{what} is not in {space}: values from {array.min()} to {array.max()}"
+        )
 
 
 def primitives(jaxpr: Any) -> Iterator[str]:
