@@ -26,15 +26,15 @@ _RESET_STREAM = 0x52455345
 
 
 @custom_vmap
-def _any_in_batch(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+def any_in_batch(flag: Bool[Array, ""]) -> Bool[Array, ""]:
     """`flag`, and under `vmap` whether it holds anywhere in the batch, unbatched."""
     return flag
 
 
-@_any_in_batch.def_vmap
+@any_in_batch.def_vmap
 def _(axis_size: int, in_batched: list[bool], flag: Bool[Array, " batch"]):
     # Applied to itself, so that maps around this one reduce over their axis too.
-    return _any_in_batch(jnp.any(flag)), False
+    return any_in_batch(jnp.any(flag)), False
 
 
 @struct.dataclass
@@ -201,7 +201,7 @@ class AutoReset(Wrapper[Params]):
             new, first, drawn = self._start(jax.random.fold_in(key, _RESET_STREAM), params)
             return select(restart, (new, first if deferred else first.obs, drawn), stepped)
 
-        inner, begun, task = jax.lax.cond(_any_in_batch(restart), started, lambda: stepped)
+        inner, begun, task = jax.lax.cond(any_in_batch(restart), started, lambda: stepped)
         final_obs = begun.obs if deferred else timestep.obs
         timestep = begun if deferred else dataclasses.replace(timestep, obs=begun)
         timestep = self._with_info(timestep, final_obs, restart)
