@@ -198,7 +198,10 @@ class _MADDPG:
             networks=self.updater.init(network_key, agents, features),
             feature_moments=RunningMoments.zero(jnp.zeros(moments_shape, jnp.float32)),
             reward_moments=RunningMoments.zero(jnp.zeros((agents,), jnp.float32)),
-            replay=self.replay.init(self._blank_transition()),
+            # flashbax begins with weakly typed counters, which would trace `step` twice.
+            replay=jax.tree.map(
+                lambda x: jnp.asarray(x, x.dtype), self.replay.init(self._blank_transition())
+            ),
             env=env_state,
             obs=timestep.obs,
             tasks=tasks,
