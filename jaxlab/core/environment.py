@@ -53,8 +53,9 @@ class TimeStep:
 
     @property
     def last(self) -> jax.Array:
-        """Whether the episode is over, `[]`, bool."""
-        return jnp.all(self.terminated) | self.truncated
+        """Whether the episode is over, in the shape of `truncated`: stacks of steps work too."""
+        agent_axes = tuple(range(self.truncated.ndim, self.terminated.ndim))
+        return jnp.all(self.terminated, axis=agent_axes) | self.truncated
 
 
 def action_mask(obs: PyTree) -> jax.Array | None:
