@@ -7,6 +7,7 @@ import numpy as np
 from jaxlab.core.environment import Constant
 from jaxlab.envs.traffic.demand import Demand
 from jaxlab.envs.traffic.roadnet import RIGHT, STRAIGHT, RoadNet
+from jaxlab.envs.traffic.signals import green_phases, with_clearance
 
 
 def network_tables(net: RoadNet) -> Constant:
@@ -18,6 +19,9 @@ def network_tables(net: RoadNet) -> Constant:
     fan = np.concatenate([net.lane_links, np.full((1, net.lane_links.shape[1]), -1)])
     incoming = [np.flatnonzero(net.road_end == j) for j in range(net.num_junctions)]
     approach = [np.flatnonzero(np.isin(net.lane_road, roads)) for roads in incoming]
+    outgoing = [np.flatnonzero(net.road_start == j) for j in range(net.num_junctions)]
+    leaving = [np.flatnonzero(np.isin(net.lane_road, roads)) for roads in outgoing]
+    green, clearance = green_phases(net)
     return Constant(
         {
             "length": np.append(net.length, 0.0),
@@ -36,11 +40,19 @@ def network_tables(net: RoadNet) -> Constant:
             "cross_foe_distance": foe_distance,
             "cross_foe_turns": net.link_rank[foe] != STRAIGHT,
             "cross_rank": np.sign(net.link_rank[:, None] - net.link_rank[foe]).astype(np.int32),
-            "phase_allows": net.phase_allows,
+            "phase_allows": with_clearance(net),
+            "green_phases": green,
+            "clearance_phase": clearance,
             "phase_time": net.phase_time,
             "num_phases": net.num_phases.astype(np.int32),
             "right_turn": net.movement_rank == RIGHT,
             "approach": _padded(approach),
+            "exit": _padded(leaving),
+            "lane_junction": np.append(net.road_end[net.lane_road], -1).astype(np.int32),
+            "neighbours": _padded([net.road_start[roads] for roads in incoming]),
+            "movement_rank": net.movement_rank.astype(np.int32),
+            "link_end_road": net.lane_road[net.link_end].astype(np.int32),
+            "lane_road": net.lane_road.astype(np.int32),
         }
     )
 
@@ -60,3 +72,4 @@ def _padded(groups: list[np.ndarray]) -> np.ndarray:
     for row, group in zip(table, groups, strict=True):
         row[: len(group)] = group
     return table
+

@@ -130,6 +130,8 @@ def stopping_speed(
     reach = (speed + gained) * dt / 2 + (gained * gained / driver.usual_deceleration / 2)
     steps = _rounded(_rounded(2 * distance / (speed + _EPSILON)) / dt)
     # The floor is taken in floating point: the engine's integer overflows at rest, harmlessly.
+    # At the line itself steps is 0: a standing vehicle must not become 0 / 0.
+    steps = jnp.maximum(steps, jnp.finfo(steps.dtype).tiny)
     slowed = speed - speed / jnp.where(steps >= 1, jnp.floor(steps), steps)
     return jnp.where(reach < distance, gained, slowed)
 
