@@ -213,17 +213,18 @@ class AutoReset(Wrapper[Params]):
             extra["first"] = first
         return dataclasses.replace(timestep, info={**timestep.info, **extra})
 
-    def _any_task(self, params: Any) -> Any:
-        """Params of some task: spaces are the same for all."""
+    @staticmethod
+    def task_like(params: Any) -> Any:
+        """Params of one task of `params`, whichever form they have; spaces are those of all."""
         if isinstance(params, Pool):
             params = params.tasks
         return _at(params.params, 0) if isinstance(params, Tasks) else params
 
     def observation_space(self, params: Any) -> Space:
-        return self.env.observation_space(self._any_task(params))
+        return self.env.observation_space(self.task_like(params))
 
     def action_space(self, params: Any) -> Space:
-        return self.env.action_space(self._any_task(params))
+        return self.env.action_space(self.task_like(params))
 
     def render(self, state: AutoResetState, params: Any) -> np.ndarray:
         return self.env.render(state.env, params if state.params is None else state.params)

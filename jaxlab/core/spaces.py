@@ -66,8 +66,7 @@ class Box(Space):
         if jnp.issubdtype(dtype, jnp.bool_):
             return jax.random.bernoulli(key, 0.5, self.shape)
         if jnp.issubdtype(dtype, jnp.integer):
-            # randint excludes its upper end; bounds of a Box are inclusive.
-            return jax.random.randint(key, self.shape, int(self.low), int(self.high) + 1, dtype)
+            return self._sample_integers(key, dtype)
         if math.isfinite(self.low) and math.isfinite(self.high):
             return jax.random.uniform(key, self.shape, dtype, self.low, self.high)
         tail = jax.random.exponential(key, self.shape, dtype)
@@ -76,6 +75,18 @@ class Box(Space):
         if math.isfinite(self.high):
             return self.high - tail
         return jax.random.normal(key, self.shape, dtype)
+
+    def _sample_integers(self, key: jax.Array, dtype: jnp.dtype) -> jax.Array:
+        limits = jnp.iinfo(dtype)
+        low, high = int(max(self.low, limits.min)), int(min(self.high, limits.max))
+        # randint excludes its upper end, bounds of a Box are inclusive; neither end may
+        # leave the range of the dtype.
+        if high < limits.max:
+            return jax.random.randint(key, self.shape, low, high + 1, dtype)
+        if low > limits.min:
+            return jax.random.randint(key, self.shape, low - 1, high, dtype) + 1
+        words = jax.random.bits(key, self.shape, jnp.dtype(f"uint{limits.bits}"))
+        return jax.lax.bitcast_convert_type(words, dtype)
 
     def contains(self, value: Any) -> jax.Array:
         value = jnp.asarray(value)
