@@ -20,19 +20,15 @@ from jaxlab.core.wrappers import AutoReset
 
 @struct.dataclass
 class AgentsState:
-    """State of an adapted environment, with the attributes that JaxMARL's wrappers read.
+    """State of an adapted environment, from which JaxMARL reads observations again.
 
     Attributes:
       env: State of the environment with automatic reset.
-      done: Whether the last step ended an episode, `[]`, bool.
-      step: Steps of the running episode, `[]`, int32.
       obs: Flat observations, `[agents, features]`.
       legal: Legal actions, `[agents, actions]`, bool; empty where none is illegal.
     """
 
     env: Any
-    done: jax.Array
-    step: jax.Array
     obs: jax.Array
     legal: jax.Array
 
@@ -88,7 +84,8 @@ def _environment_class() -> type:
             self._flat: FlattenObservation[Any] = FlattenObservation(env)
             inner = self.env.task_like(params)
             observed = of_one_agent(self._flat.observation_space(inner))
-            acted = of_one_agent(env.action_space(inner))
+            self._joint_action = env.action_space(inner)
+            acted = of_one_agent(self._joint_action)
             self._choices = acted.n if isinstance(acted, Discrete) else 0
             for agent in self.agents:
                 self.observation_spaces[agent] = to_gymnax_space(spaces, observed)
@@ -105,16 +102,15 @@ def _environment_class() -> type:
         def _by_agent(self, values: jax.Array) -> dict[str, jax.Array]:
             return {agent: values[i] for i, agent in enumerate(self.agents)}
 
-        def _state(self, inner: Any, timestep: TimeStep, step: jax.Array) -> AgentsState:
+        def _state(self, inner: Any, timestep: TimeStep) -> AgentsState:
             mask = action_mask(timestep.obs)
             if mask is None:
                 mask = jnp.ones((self.num_agents, self._choices), bool)
-            obs = self._flat.flatten(timestep.obs)
-            return AgentsState(env=inner, done=timestep.last, step=step, obs=obs, legal=mask)
+            return AgentsState(env=inner, obs=self._flat.flatten(timestep.obs), legal=mask)
 
         def reset(self, key: jax.Array) -> tuple[dict[str, jax.Array], AgentsState]:
             inner, timestep = self.env.reset(typed_key(key), self.params)
-            state = self._state(inner, timestep, jnp.zeros((), jnp.int32))
+            state = self._state(inner, timestep)
             return self.get_obs(state), state
 
         def step(
@@ -124,20 +120,25 @@ def _environment_class() -> type:
             actions: dict[str, Any],
             reset_state: AgentsState | None = None,
         ) -> tuple[Any, ...]:
-            stacked = jax.tree.map(
-                lambda *leaves: jnp.stack(leaves), *map(actions.get, self.agents)
+            inner, timestep = self.env.step(
+                typed_key(key), state.env, self._stacked(actions), self.params
             )
-            stacked = as_action(stacked, self.env.action_space(self.params))
-            inner, timestep = self.env.step(typed_key(key), state.env, stacked, self.params)
             over = timestep.last
-            step = jnp.where(over, 0, state.step + 1)
-            new = self._state(inner, timestep, step)
+            new = self._state(inner, timestep)
             if reset_state is not None:
                 new = jax.tree.map(lambda a, b: jnp.where(over, a, b), reset_state, new)
             dones = self._by_agent(timestep.terminated | over)
             info = _numbers_per_agent(timestep, self.num_agents)
             rewards = self._by_agent(timestep.reward)
             return self.get_obs(new), new, rewards, dones | {"__all__": over}, info
+
+        def _stacked(self, actions: dict[str, Any]) -> Any:
+            """Actions with an agent axis; some learners leave a trailing axis of one."""
+            rows = (actions[agent] for agent in self.agents)
+            stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+            like = jax.eval_shape(self._joint_action.sample, jax.random.key(0))
+            stacked = jax.tree.map(lambda x, y: x.reshape(y.shape), stacked, like)
+            return as_action(stacked, self._joint_action)
 
         def get_obs(self, state: AgentsState) -> dict[str, jax.Array]:
             return self._by_agent(state.obs)
