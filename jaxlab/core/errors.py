@@ -37,3 +37,14 @@ class CheckpointError(JaxlabError):
 
 class PrecisionError(JaxlabError):
     """A function cannot meet its tolerance in the active floating-point precision."""
+
+
+class Interrupted(SystemExit):
+    """A signal stopped a run after it had saved; uncaught, the process exits with 0."""
+
+    def __init__(self, message: str):
+        super().__init__(0)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message

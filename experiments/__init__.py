@@ -1,0 +1,1 @@
+"""The experiments: one file or package per paper. `python -m experiments` lists them."""

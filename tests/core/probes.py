@@ -1,0 +1,69 @@
+"""A learner with every kind of metric, small enough to run in a blink."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxlab.core import learner as contract
+from jaxlab.core.learner import Learner
+
+
+@struct.dataclass
+class Hyper:
+    learning_rate: jax.Array | float = 0.1
+    noise: jax.Array | float = 0.5
+
+
+@struct.dataclass
+class State:
+    key: jax.Array
+    hyper: Hyper
+    weights: jax.Array
+    visits: jax.Array
+    empty: jax.Array
+
+
+def noisy_descent(size: int = 4, batch: int = 8) -> Learner:
+    """Gradient descent on noisy regression towards `weights = 0, 1, 2, ...`.
+
+    Metrics: `loss` (mean), `norm` (last), `env_steps` (sum), `largest` (max), `rare`
+    (mean over every fourth step only), `weights` (record).
+    """
+
+    def init(key: jax.Array, hyper: Hyper) -> State:
+        return State(
+            key=key,
+            hyper=hyper,
+            weights=jnp.zeros(size, jnp.float32),
+            visits=jnp.zeros(size, jnp.int32),
+            empty=jnp.zeros((0,), jnp.float32),
+        )
+
+    def loss(weights: jax.Array, inputs: jax.Array, targets: jax.Array) -> jax.Array:
+        return jnp.mean((inputs @ weights - targets) ** 2)
+
+    def step(state: State, t: jax.Array) -> tuple[State, contract.Metrics]:
+        key, subkey = jax.random.split(jax.random.fold_in(state.key, t))
+        inputs = jax.random.normal(key, (batch, size), jnp.float32)
+        noise = jax.random.normal(subkey, (batch,), jnp.float32)
+        targets = inputs @ jnp.arange(size, dtype=jnp.float32) + state.hyper.noise * noise
+        value, gradient = jax.value_and_grad(loss)(state.weights, inputs, targets)
+        weights = state.weights - state.hyper.learning_rate * gradient
+        visits = state.visits + jax.random.bernoulli(key, 0.5, (size,)).astype(jnp.int32)
+        rare = jnp.where(t % 4 == 0, t.astype(jnp.float32), jnp.nan)
+        metrics = {
+            "loss": contract.mean(value),
+            "norm": contract.last(jnp.linalg.norm(weights)),
+            "env_steps": contract.total(jnp.int32(batch)),
+            "largest": contract.maximum(jnp.max(jnp.abs(weights))),
+            "rare": contract.mean(rare, t % 4 == 0),
+            "weights": contract.record(weights),
+        }
+        return state.replace(weights=weights, visits=visits), metrics
+
+    def act(state: State, obs: jax.Array, key: jax.Array) -> jax.Array:
+        return obs @ state.weights
+
+    return Learner(init, step, act)
