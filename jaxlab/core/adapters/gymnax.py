@@ -101,10 +101,8 @@ def to_gymnax(
     """
     adapted_class = _environment_class()
     view = flattened(one_agent("to_gymnax", env, agents), flatten)
-    limit = jnp.asarray(max_steps, jnp.int32)
-    adapted = adapted_class(
-        AutoReset(LimitInParams(view)), legacy, GymnaxParams(default_params(env, params), limit)
-    )
+    task = default_params(env, params)
+    adapted = adapted_class(AutoReset(LimitInParams(view)), legacy, task, max_steps)
     adapted.action_space(adapted.default_params)
     adapted.observation_space(adapted.default_params)
     return adapted
@@ -141,16 +139,19 @@ def _environment_class() -> type:
     class AdaptedEnvironment(base):
         """A jaxlab environment with the interface of gymnax; equal if built from equals."""
 
-        def __init__(self, env: AutoReset, legacy: bool, params: GymnaxParams):
+        def __init__(self, env: AutoReset, legacy: bool, task: Any, max_steps: int):
             super().__init__()
-            self.env, self.legacy, self._params = env, legacy, params
+            self.env, self.legacy = env, legacy
+            self._params = GymnaxParams(task, jnp.asarray(max_steps, jnp.int32))
+            # Learners pass environments as static arguments. Arrays have no equality to
+            # compile by, so the task counts by identity.
+            self._identity = (env, legacy, max_steps, id(task))
 
         def __hash__(self) -> int:
-            return hash((self.env, self.legacy))
+            return hash(self._identity)
 
         def __eq__(self, other: Any) -> bool:
-            same = isinstance(other, AdaptedEnvironment) and self._params is other._params
-            return same and (self.env, self.legacy) == (other.env, other.legacy)
+            return isinstance(other, AdaptedEnvironment) and self._identity == other._identity
 
         @property
         def name(self) -> str:
