@@ -10,13 +10,15 @@ from jaxtyping import Array, Bool, Int
 def running_count(mask: Bool[Array, " n"]) -> Int[Array, " n"]:
     """Inclusive count of true entries.
 
-    By doubling shifts, which the CPU vectorises; its `cumsum` is several times slower.
+    A plain loop: on a CPU it takes half the time of `jnp.cumsum` or of doubling shifts,
+    and nothing is fused into it again and again. Not for use under `jax.vmap`.
     """
-    count, shift = mask.astype(jnp.int32), 1
-    while shift < mask.shape[0]:
-        count = count + jnp.pad(count[:-shift], (shift, 0))
-        shift *= 2
-    return count
+
+    def add(count, entry):
+        count = count + entry
+        return count, count
+
+    return jax.lax.scan(add, jnp.int32(0), mask.astype(jnp.int32))[1]
 
 
 def locate(count: Int[Array, " n"], rank: Int[Array, " k"]) -> Int[Array, " k"]:

@@ -5,12 +5,11 @@ link's claims go, in this order, to a vehicle whose tail still sticks out of the
 onto the next lane, to the vehicles on the link from front to back, and to the first
 vehicle of the approach lane if it has green. A vehicle passes its claims on once its
 tail has cleared the crossing (CityFlow, `Engine::threadNotifyCross`, `Cross::canPass`).
+
+Claims are looked up from the side of the one who asks: few vehicles do in any step.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,29 +18,24 @@ from flax import struct
 
 from jaxlab.envs.traffic import vehicles
 from jaxlab.envs.traffic.compaction import locate, running_count
-from jaxlab.envs.traffic.params import TrafficParams
-
-if TYPE_CHECKING:
-    from jaxlab.envs.traffic.simulation import TrafficState
+from jaxlab.envs.traffic.fleet import Fleet, Layout
 
 #: Vehicles handled at once; more are taken in further rounds, so this is no limit.
-CHUNK = 64
+CHUNK = 32
 
 
 @struct.dataclass
 class Approach:
     """Where each vehicle stands relative to the link it drives on or makes for.
 
-    Attributes (`[slots]` each):
+    Attributes (`[copies * slots]` each):
       asks: Whether it has to look at crossings in this step.
-      on_link: Whether it is on a link.
       link: The link, any index where neither applies.
       along: Position along the link, negative before its start (m).
       next_link: Link ahead of a vehicle on a lane, -1 for none.
     """
 
     asks: jax.Array
-    on_link: jax.Array
     link: jax.Array
     along: jax.Array
     next_link: jax.Array
@@ -49,43 +43,32 @@ class Approach:
 
 @struct.dataclass
 class _Claims:
-    """Claims on each link: tail on the next lane, `[links]`; per crossing; front of the approach."""
+    """Claimants of each link, `[copies * links]`: tail on the next lane, front of the approach."""
 
     tail: jax.Array
-    on_link: jax.Array
     front: jax.Array
 
 
 def crossing_speeds(
-    state: TrafficState,
-    approach: Approach,
-    green: jax.Array,
-    params: TrafficParams,
-    table: Mapping[str, np.ndarray],
-    dt: float,
-    nobody: int,
+    layout: Layout, fleet: Fleet, approach: Approach, own: vehicles.Drivers
 ) -> tuple[jax.Array, jax.Array]:
-    """Speed imposed by the first crossing that must be yielded, and to whom, `[slots]` each.
+    """Speed imposed by the first crossing that must be yielded, and to whom.
 
-    The speed is infinite, the blocker `nobody`, where there is no such crossing.
+    The speed is infinite, the blocker nobody, where there is no such crossing.
     """
-    claims = _claims(state, approach, green, params, table, nobody)
-    deadlocked = _leads_into_cycle(state.blocker, nobody)
+    claims = _claims(layout, fleet, approach)
+    deadlocked = _leads_into_cycle(layout, fleet.blocker)
     count = running_count(approach.asks)
-    infinite = jnp.full(state.speed.shape, jnp.inf, state.speed.dtype)
-    none = jnp.full(state.blocker.shape, nobody, jnp.int32)
+    infinite = jnp.full(fleet.speed.shape, jnp.inf, fleet.speed.dtype)
+    none = jnp.full(fleet.blocker.shape, layout.nobody, jnp.int32)
+    copy_of = jnp.asarray(np.repeat(np.arange(layout.copies, dtype=np.int32), layout.slots))
 
     def body(carry):
         done, speed, blocker = carry
         slot = locate(count, done + jnp.arange(CHUNK, dtype=jnp.int32))
-        limit, foe = _yield_chunk(
-            slot, state, approach, claims, deadlocked, params, table, dt, nobody
-        )
-        return (
-            done + CHUNK,
-            speed.at[slot].set(limit, mode="drop"),
-            blocker.at[slot].set(foe, mode="drop"),
-        )
+        limit, foe = _yield_chunk(layout, fleet, approach, own, claims, deadlocked, slot, copy_of)
+        speed = speed.at[slot].set(limit, mode="drop")
+        return done + CHUNK, speed, blocker.at[slot].set(foe, mode="drop")
 
     _, speed, blocker = jax.lax.while_loop(
         lambda carry: carry[0] < count[-1], body, (jnp.int32(0), infinite, none)
@@ -93,144 +76,134 @@ def crossing_speeds(
     return speed, blocker
 
 
-def _claims(
-    state: TrafficState,
-    approach: Approach,
-    green: jax.Array,
-    params: TrafficParams,
-    table: Mapping[str, np.ndarray],
-    nobody: int,
-) -> _Claims:
-    links, crosses = table["cross_distance"].shape
-    lanes = table["lane_links"].shape[0] - 1
+def _claims(layout: Layout, fleet: Fleet, approach: Approach) -> _Claims:
+    links, slots, nobody = layout.links, layout.slots, layout.nobody
+    total = layout.copies * links
     # First vehicle of each lane: the one with nobody ahead.
-    heads = (state.ahead == nobody) & (approach.next_link >= 0)
-    slots = jnp.arange(state.ahead.shape[0], dtype=jnp.int32)
-    front = jnp.full(links, nobody, jnp.int32)
-    front = front.at[jnp.where(heads, approach.next_link, links)].set(slots, mode="drop")
-    front = jnp.where(green, front, nobody)
-    tail = state.last[jnp.asarray(table["link_end"])]
-    own = state.previous[tail] == lanes + jnp.arange(links, dtype=jnp.int32)
-    tail = jnp.where((tail != nobody) & own, tail, nobody)
-
-    count = running_count(approach.on_link)
-    length = params.drivers.of(state.kind).length
-    distance = jnp.asarray(table["cross_distance"], state.position.dtype)
-    present = jnp.asarray(table["cross_present"])
-
-    def body(carry):
-        done, claimed = carry
-        slot = locate(count, done + jnp.arange(CHUNK, dtype=jnp.int32))
-        safe = jnp.minimum(slot, nobody)
-        link = jnp.where(slot < slots.shape[0], approach.link[safe], 0)
-        # Cleared crossings go to the next vehicle: the interval between two tails.
-        at = distance[link]
-        mine = ~_cleared(state.position[safe], length[safe][:, None], at)
-        ahead = state.ahead[safe]
-        others = (ahead != nobody)[:, None] & ~_cleared(
-            state.position[ahead], length[ahead][:, None], at
-        )
-        takes = present[link] & mine & ~others & (slot < slots.shape[0])[:, None]
-        side = link[:, None] * crosses + jnp.arange(crosses, dtype=jnp.int32)
-        side = jnp.where(takes, side, links * crosses)
-        return done + CHUNK, claimed.at[side].set(slot[:, None], mode="drop")
-
-    empty = jnp.full(links * crosses, nobody, jnp.int32)
-    _, claimed = jax.lax.while_loop(
-        lambda carry: carry[0] < count[-1], body, (jnp.int32(0), empty)
-    )
-    return _Claims(tail=tail, on_link=claimed, front=front)
+    heads = (fleet.ahead == nobody) & (approach.next_link >= 0)
+    row = jnp.where(heads, layout.offsets(slots, links) + approach.next_link, total)
+    local = layout.every_copy(np.arange(slots, dtype=np.int32))
+    front = jnp.full(total, nobody, jnp.int32).at[row].set(local, mode="drop")
+    front = jnp.where(fleet.green, front, nobody)
+    end = layout.every_copy(layout.network["link_end"])
+    tail = fleet.last[end + layout.offsets(links, layout.nowhere + 1)]
+    came_from = fleet.previous[tail + layout.offsets(links, slots)]
+    own = came_from == layout.lanes + layout.every_copy(np.arange(links, dtype=np.int32))
+    return _Claims(tail=jnp.where(own, tail, nobody), front=front)
 
 
-def _cleared(position: jax.Array, length: jax.Array, crossing: jax.Array) -> jax.Array:
-    position = position[:, None]
-    return (position > crossing) & (position - crossing - length > 0)
-
-
-def _leads_into_cycle(blocker: jax.Array, nobody: int) -> jax.Array:
+def _leads_into_cycle(layout: Layout, blocker: jax.Array) -> jax.Array:
     """Whether following blockers from a vehicle never ends, by pointer doubling."""
-    rounds = max(nobody, 1).bit_length() + 1
+    rounds = layout.slots.bit_length() + 1
+    here = layout.offsets(layout.slots, layout.slots)
 
     def body(carry):
         n, pointer = carry
-        return n + 1, pointer[pointer]
+        return n + 1, pointer[pointer + here]
 
     def more(carry):
         n, pointer = carry
-        return (n < rounds) & jnp.any(pointer != nobody)
+        return (n < rounds) & jnp.any(pointer != layout.nobody)
 
     _, pointer = jax.lax.while_loop(more, body, (jnp.int32(0), blocker))
-    return pointer != nobody
+    return pointer != layout.nobody
+
+
+def _cleared(position: jax.Array, length: jax.Array, crossing: jax.Array) -> jax.Array:
+    """Whether a vehicle's tail is past a crossing of the link it is on."""
+    return (position > crossing) & (position - crossing - length > 0)
+
+
+def _claimant_on_link(
+    layout: Layout,
+    fleet: Fleet,
+    own: vehicles.Drivers,
+    foe_link: jax.Array,
+    crossing: jax.Array,
+    copy: jax.Array,
+) -> jax.Array:
+    """Foremost vehicle on a link whose tail has not cleared the crossing; nobody for none."""
+    here, nobody = copy * layout.slots, layout.nobody
+    rear = fleet.last[copy * (layout.nowhere + 1) + layout.lanes + foe_link]
+
+    def holds(vehicle):
+        at = vehicle + here
+        uncleared = ~_cleared(fleet.position[at], own.length[at], crossing)
+        return (vehicle != nobody) & uncleared
+
+    def step(carry):
+        vehicle, next_one, _ = carry
+        vehicle = next_one
+        ahead = fleet.ahead[vehicle + here]
+        advances = holds(ahead)
+        return vehicle, jnp.where(advances, ahead, vehicle), jnp.any(advances)
+
+    first = jnp.where(holds(rear), rear, nobody)
+    return jax.lax.while_loop(lambda c: c[2], step, (first, first, jnp.any(first != nobody)))[0]
 
 
 def _yield_chunk(
-    slot: jax.Array,
-    state: TrafficState,
+    layout: Layout,
+    fleet: Fleet,
     approach: Approach,
+    own: vehicles.Drivers,
     claims: _Claims,
     deadlocked: jax.Array,
-    params: TrafficParams,
-    table: Mapping[str, np.ndarray],
-    dt: float,
-    nobody: int,
+    slot: jax.Array,
+    copy_of: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Crossing rule for one chunk of vehicles against all crossings of their links."""
-    real = state.position.dtype
-    lookup = lambda name, dtype=None: jnp.asarray(table[name], dtype)  # noqa: E731
-    exists = slot <= nobody
-    slot = jnp.minimum(slot, nobody)
+    real, nobody, dt = fleet.position, layout.nobody, layout.dt
+    exists = slot < fleet.position.shape[0]
+    slot = jnp.minimum(slot, fleet.position.shape[0] - 1)
     link = jnp.where(exists, approach.link[slot], 0)
+    copy = copy_of[slot][:, None]
+    here = copy * layout.slots
+    asker = jax.tree.map(lambda x: x[slot], own)
+    driver = jax.tree.map(lambda x: x[:, None], asker)
     column = lambda values: values[slot][:, None]  # noqa: E731
-    own = params.drivers.of(state.kind, slot)
-    driver = jax.tree.map(lambda x: x[:, None], own)
-    speed, along = column(state.speed), column(approach.along)
+    speed, along = column(fleet.speed), column(approach.along)
 
-    at = lookup("cross_distance", real)[link]
-    foe_link = lookup("cross_foe")[link]
-    foe_at = lookup("cross_foe_distance", real)[link]
-    rank = lookup("cross_rank")[link]
-    relevant = lookup("cross_present")[link] & exists[:, None] & ~(at < along)
+    at = layout.table("cross_distance", real)[link]
+    foe_at = layout.table("cross_foe_distance", real)[link]
+    sticks = layout.table("cross_foe_rest", real)[link]
+    word = layout.table("cross_word")[link]
+    foe_link, rank = word >> 4, ((word >> 2) & 3) - 1
+    foe_turns, present = (word & 2) != 0, (word & 1) != 0
+    relevant = present & exists[:, None] & ~(at < along)
 
-    tail = claims.tail[foe_link]
-    sticks = lookup("length", real)[lookup("lane_links").shape[0] - 1 + foe_link] - foe_at
-    tail_length = params.drivers.of(state.kind, tail).length
-    holds = (tail != nobody) & (sticks + (state.position[tail] - tail_length) < 0)
-    on_link = claims.on_link[lookup("cross_side")[link]]
-    foe = jnp.where(holds, tail, jnp.where(on_link != nobody, on_link, claims.front[foe_link]))
+    row = copy * layout.links + foe_link
+    tail, front = claims.tail[row], claims.front[row]
+    on_link = _claimant_on_link(layout, fleet, own, foe_link, foe_at, copy)
+    tail_at = tail + here
+    holds = (tail != nobody) & (sticks + (fleet.position[tail_at] - own.length[tail_at]) < 0)
+    foe = jnp.where(holds, tail, jnp.where(on_link != nobody, on_link, front))
+    foe_slot = foe + here
     d1 = at - along
-    d2 = jnp.where(holds, -(state.position[foe] + sticks), foe_at - approach.along[foe])
+    d2 = jnp.where(holds, -(fleet.position[foe_slot] + sticks), foe_at - approach.along[foe_slot])
 
-    foe_driver = params.drivers.of(state.kind, foe)
-    foe_speed = state.speed[foe]
+    foes = jax.tree.map(lambda x: x[foe_slot], own)
+    foe_speed = fleet.speed[foe_slot]
     yields = vehicles.can_yield(speed, d1, driver.max_deceleration, driver.length)
-    foe_yields = vehicles.can_yield(
-        foe_speed, d2, foe_driver.max_deceleration, foe_driver.length
-    )
-    turn = jnp.asarray(vehicles.TURN_SPEED, real)
-    target = jnp.where(lookup("link_turns")[link][:, None], turn, driver.max_speed)
-    foe_target = jnp.where(lookup("cross_foe_turns")[link], turn, foe_driver.max_speed)
+    foe_yields = vehicles.can_yield(foe_speed, d2, foes.max_deceleration, foes.length)
+    turn = jnp.asarray(vehicles.TURN_SPEED, real.dtype)
+    target = jnp.where(layout.table("link_turns")[link][:, None], turn, driver.max_speed)
+    foe_target = jnp.where(foe_turns, turn, foes.max_speed)
     arrives = vehicles.steps_to_reach(speed, d1, target, driver.usual_acceleration, dt)
-    foe_arrives = vehicles.steps_to_reach(
-        foe_speed, d2, foe_target, foe_driver.usual_acceleration, dt
-    )
-    entered, foe_entered = column(state.entered), state.entered[foe]
+    foe_arrives = vehicles.steps_to_reach(foe_speed, d2, foe_target, foes.usual_acceleration, dt)
+    entered, foe_entered = column(fleet.entered), fleet.entered[foe_slot]
     tie = jnp.where(
         entered == foe_entered,
-        jnp.where(d1 == d2, column(state.priority) > state.priority[foe], d1 < d2),
+        jnp.where(d1 == d2, column(fleet.priority) > fleet.priority[foe_slot], d1 < d2),
         entered < foe_entered,
     )
     first = (foe_arrives > arrives) | ((foe_arrives == arrives) & (rank == 0) & tie)
-    wins = jnp.where(d2 > 0, first, d2 + foe_driver.length < 0)
-    passes = (
-        (foe == nobody)
-        | ~yields
-        | (foe_yields & ((rank > 0) | wins))
-        | deadlocked[foe]
-    )
+    wins = jnp.where(d2 > 0, first, d2 + foes.length < 0)
+    passes = (foe == nobody) | ~yields | (foe_yields & ((rank > 0) | wins)) | deadlocked[foe_slot]
     held = relevant & ~passes
     which = jnp.argmax(held, axis=1)
     pick = lambda values: jnp.take_along_axis(values, which[:, None], axis=1)[:, 0]  # noqa: E731
     distance = pick(d1) - vehicles.YIELD_DISTANCE
-    limit = vehicles.stopping_speed(state.speed[slot], own, distance, dt)
+    limit = vehicles.stopping_speed(fleet.speed[slot], asker, distance, dt)
     any_held = jnp.any(held, axis=1)
     return jnp.where(any_held, limit, jnp.inf), jnp.where(any_held, pick(foe), nobody)

@@ -32,14 +32,11 @@ def network_tables(net: RoadNet) -> Constant:
             "link_movement": net.link_movement.astype(np.int32),
             "link_turns": net.link_rank != STRAIGHT,
             "lane_links": np.where(fan >= 0, fan + lanes, net.num_drivables).astype(np.int32),
-            # One row per link and crossing; absent ones point behind every vehicle.
-            "cross_present": present,
+            # One row per link, one column per crossing.
             "cross_distance": np.where(present, net.cross_distance, -1.0),
-            "cross_foe": foe.astype(np.int32),
-            "cross_side": (foe * net.cross_foe.shape[1] + net.cross_slot).astype(np.int32),
             "cross_foe_distance": foe_distance,
-            "cross_foe_turns": net.link_rank[foe] != STRAIGHT,
-            "cross_rank": np.sign(net.link_rank[:, None] - net.link_rank[foe]).astype(np.int32),
+            "cross_foe_rest": net.length[lanes + foe] - foe_distance,
+            "cross_word": _cross_words(net, foe, present),
             "phase_allows": with_clearance(net),
             "green_phases": green,
             "clearance_phase": clearance,
@@ -57,6 +54,13 @@ def network_tables(net: RoadNet) -> Constant:
     )
 
 
+def _cross_words(net: RoadNet, foe: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """What is gathered of each crossing, in one word: foe link, rank, foe turns, present."""
+    rank = np.sign(net.link_rank[:, None] - net.link_rank[foe]) + 1
+    turns = net.link_rank[foe] != STRAIGHT
+    return (foe * 16 + rank * 4 + turns * 2 + present).astype(np.int32)
+
+
 def path_tables(demand: Demand, net: RoadNet) -> Constant:
     """Paths `[paths, hops]` padded with nowhere, and the lanes on which they start."""
     table = demand.paths
@@ -72,4 +76,3 @@ def _padded(groups: list[np.ndarray]) -> np.ndarray:
     for row, group in zip(table, groups, strict=True):
         row[: len(group)] = group
     return table
-
