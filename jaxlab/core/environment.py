@@ -58,8 +58,11 @@ class TimeStep:
         return jnp.all(self.terminated, axis=agent_axes) | self.truncated
 
 
-def action_mask(obs: PyTree) -> jax.Array | None:
-    """The field (or key) `action_mask` of an observation, None where there is none."""
+def action_mask(obs: PyTree) -> Any:
+    """The field (or key) `action_mask` of an observation, None where there is none.
+
+    Any array or abstract shape may stand there.
+    """
     fields = as_mapping(obs)
     return None if fields is None else fields.get("action_mask")
 

@@ -1,5 +1,7 @@
 """The gymnax view: both forms of step, foreign wrappers, a foreign learner."""
 
+from importlib.metadata import version
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,7 +112,8 @@ def test_costs_are_in_info():
 
 
 def test_log_wrapper_of_gymnax_logs_our_episodes():
-    env = LogWrapper(to_gymnax(TimeLimit(GRID, 3)))
+    five_values = version("gymnax").startswith("0.")
+    env = LogWrapper(to_gymnax(TimeLimit(GRID, 3), legacy=five_values))
     _, state = env.reset(KEY, env.default_params)
     for t in range(6):
         *_, info = out = env.step(jax.random.fold_in(KEY, t), state, 0, env.default_params)
