@@ -1,0 +1,113 @@
+"""One thread, one compilation cache, checked annotations and a budget for every test.
+
+The environment is set before JAX is imported; processes that tests start inherit it.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+from jaxtyping import install_import_hook
+
+import tests.typechecking
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# Two workers on two cores: a second thread in each would only fight for them.
+os.environ.setdefault("NPROC", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+for module in ("jax", "jaxlab"):
+    if module in sys.modules:
+        raise RuntimeError(f"{module} was imported before the tests could set it up")
+install_import_hook(["jaxlab"], f"{tests.typechecking.__name__}.typecheck")
+
+# Compilation inside an example would break any deadline.
+hypothesis.settings.register_profile("jaxlab", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("jaxlab")
+
+#: CPU-seconds that the tests of a folder below `tests/` may use, on a cold cache.
+BUDGETS = {
+    "core": 420,
+    "core/adapters": 240,
+    "agents": 300,
+    "envs": 60,
+    "envs/traffic": 420,
+    "experiments": 240,
+}
+DEFAULT_BUDGET = 120
+
+_spent: Counter[str] = Counter()
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and of those it waited for."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    wing = item.path.parent.relative_to(ROOT / "tests").as_posix()
+    before = _cpu_seconds()
+    yield
+    if item.get_closest_marker("slow") is None:
+        _spent[wing] += _cpu_seconds() - before
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    _spent.update(getattr(node, "workeroutput", {}).get("cpu_seconds", {}))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["cpu_seconds"] = dict(_spent)
+    elif _over_budget() and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _over_budget() -> list[str]:
+    return [w for w, spent in _spent.items() if spent > BUDGETS.get(w, DEFAULT_BUDGET)]
+
+
+@pytest.hookimpl(trylast=True, hookwrapper=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    yield
+    terminalreporter.section("CPU-seconds by wing")
+    for wing, spent in sorted(_spent.items()):
+        budget = BUDGETS.get(wing, DEFAULT_BUDGET)
+        mark = "  OVER BUDGET" if spent > budget else ""
+        terminalreporter.write_line(f"{wing:20} {spent:7.1f} of {budget}{mark}")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Callable[[str], pathlib.Path]:
+    """A function from a path below the data folder to the path; skips where it is absent.
+
+    The folder is `JAXLAB_DATA`, by default `../shared/data` beside the repository.
+    """
+    folder = pathlib.Path(os.environ.get("JAXLAB_DATA", ROOT.parent / "shared" / "data"))
+
+    def find(name: str) -> pathlib.Path:
+        path = folder / name
+        if not path.exists():
+            pytest.skip(f"needs {name} of the shared data: set JAXLAB_DATA to its folder")
+        return path
+
+    return find
