@@ -306,3 +306,24 @@ def share_text(text: str) -> str:
     buffer = np.zeros(size, np.uint8)
     buffer[: min(size, len(raw))] = np.frombuffer(raw, np.uint8)[:size]
     return bytes(np.asarray(multihost_utils.broadcast_one_to_all(buffer))).decode()
+
+
+def fetch(tree: Any) -> Any:
+    """The tree as whole numpy arrays in every process; every process must call it.
+
+    Typed keys become their data.
+    """
+    import jax
+    import numpy as np
+
+    def data(leaf: Any) -> Any:
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.key_data(leaf)
+        return leaf
+
+    tree = jax.tree.map(data, tree)
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        tree = multihost_utils.process_allgather(tree, tiled=True)
+    return jax.tree.map(np.asarray, tree)

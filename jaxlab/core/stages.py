@@ -60,7 +60,7 @@ def run_stages(
     pipeline = [Stage(*stage) for stage in stages]
     names = [stage.name for stage in pipeline]
     for name in names:
-        if not name or pathlib.PurePath(name).name != name or name in _TAKEN:
+        if name in _TAKEN or pathlib.PurePath(name).name != name:
             raise ConfigError(f"stage {name!r}: expected a name that can be a folder's")
         if names.count(name) > 1:
             raise ConfigError(f"stage {name!r}: the name is used twice")
@@ -78,7 +78,9 @@ def run_stages(
     return results
 
 
-_TAKEN = frozenset({runfolder.CHECKPOINTS, runfolder.RECORDS, runfolder.FIGURES, runfolder.SUMMARY})
+_TAKEN = frozenset(
+    {"", "..", runfolder.CHECKPOINTS, runfolder.RECORDS, runfolder.FIGURES, runfolder.SUMMARY}
+)
 
 
 def combined_performance(results: Results) -> dict[str, Any]:

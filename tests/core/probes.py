@@ -48,9 +48,11 @@ def noisy_descent(size: int = 4, batch: int = 8) -> Learner:
         key, subkey = jax.random.split(jax.random.fold_in(state.key, t))
         inputs = jax.random.normal(key, (batch, size), jnp.float32)
         noise = jax.random.normal(subkey, (batch,), jnp.float32)
-        targets = inputs @ jnp.arange(size, dtype=jnp.float32) + state.hyper.noise * noise
+        scale = state.hyper.noise.astype(jnp.float32)
+        targets = inputs @ jnp.arange(size, dtype=jnp.float32) + scale * noise
         value, gradient = jax.value_and_grad(loss)(state.weights, inputs, targets)
-        weights = state.weights - state.hyper.learning_rate * gradient
+        rate = state.hyper.learning_rate.astype(jnp.float32)
+        weights = state.weights - rate * gradient
         visits = state.visits + jax.random.bernoulli(key, 0.5, (size,)).astype(jnp.int32)
         rare = jnp.where(t % 4 == 0, t.astype(jnp.float32), jnp.nan)
         metrics = {
