@@ -110,10 +110,7 @@ def _link_ahead(
     free = (tail == nobody) | (fleet.speed[at] >= vehicles.TAIL_MOVES_SPEED)
     position = jnp.where(free, jnp.inf, fleet.position[at])
     row = layout.offsets(slots, links) + link
-    if _one_type(layout, fleet):
-        length = own.length
-    else:
-        length = jnp.where(free, 0, own.length[at])[row]
+    length = own.length if _one_type(layout, fleet) else jnp.where(free, 0, own.length[at])[row]
     return fleet.green[row], position[row] > length + own.length
 
 

@@ -11,6 +11,7 @@ speeds from the old state, movement, leaders and gaps.
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ from jaxlab.envs.traffic.params import TrafficParams, lane_conditions
 
 #: Beyond entry lanes of this length (m) a leader cannot hold back a starting vehicle.
 LONG_ENTRY = 100.0
+#: Parts of a fleet below this many slots are not worth a program of their own.
+SMALL_FLEET = 256
 
 
 @struct.dataclass
@@ -160,11 +163,11 @@ class Simulator:
             arrival_step=arrival,
         )
 
-    def _layout(self, copies: int) -> Layout:
+    def _layout(self, copies: int, slots: int) -> Layout:
         entries = self.network.value["length"][self.paths.value["entry_lanes"]]
         return Layout(
             copies=copies,
-            slots=self.capacity + 1,
+            slots=slots,
             network=self.network.value,
             paths=self.paths.value["paths"],
             dt=self.dt,
@@ -172,7 +175,21 @@ class Simulator:
         )
 
     def _advance(self, copies: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
-        return motion.advance(self._layout(copies), fleet)
+        """Advance the slots in use: the lowest are taken first, so the upper ones are free."""
+        slots = self.capacity + 1
+        sizes = [s for s in (slots // 4, slots // 2) if s >= SMALL_FLEET] + [slots]
+
+        def advance(size: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
+            part, arrived = motion.advance(self._layout(copies, size), fleet.lowest(size))
+            return fleet.with_lowest(part), jnp.pad(arrived, ((0, 0), (0, slots - size)))
+
+        if len(sizes) == 1:
+            return advance(slots, fleet)
+        place = jnp.arange(1, slots + 1, dtype=jnp.int32)
+        used = jnp.max(jnp.where(fleet.vehicle >= 0, place, 0))
+        # The last slot of a part must be nobody's.
+        branch = jnp.sum(used >= jnp.array(sizes[:-1], jnp.int32))
+        return jax.lax.switch(branch, [partial(advance, size) for size in sizes], fleet)
 
     def _insert(
         self, state: TrafficState, params: TrafficParams, closed: jax.Array | None
