@@ -66,7 +66,7 @@ class Box(Space):
         if jnp.issubdtype(dtype, jnp.bool_):
             return jax.random.bernoulli(key, 0.5, self.shape)
         if jnp.issubdtype(dtype, jnp.integer):
-            return self._sample_integers(key, dtype)
+            return self._sample_integers(key)
         if math.isfinite(self.low) and math.isfinite(self.high):
             return jax.random.uniform(key, self.shape, dtype, self.low, self.high)
         tail = jax.random.exponential(key, self.shape, dtype)
@@ -76,23 +76,34 @@ class Box(Space):
             return self.high - tail
         return jax.random.normal(key, self.shape, dtype)
 
-    def _sample_integers(self, key: jax.Array, dtype: jnp.dtype) -> jax.Array:
-        limits = jnp.iinfo(dtype)
-        low, high = int(max(self.low, limits.min)), int(min(self.high, limits.max))
+    def _integer_bounds(self) -> tuple[int, int]:
+        """The bounds, as far as the dtype reaches."""
+        limits = jnp.iinfo(jnp.dtype(self.dtype))
+        return int(max(self.low, limits.min)), int(min(self.high, limits.max))
+
+    def _sample_integers(self, key: jax.Array) -> jax.Array:
+        dtype = jnp.dtype(self.dtype)
+        limits, (low, high) = jnp.iinfo(dtype), self._integer_bounds()
         # randint excludes its upper end, bounds of a Box are inclusive; neither end may
         # leave the range of the dtype.
         if high < limits.max:
-            return jax.random.randint(key, self.shape, low, high + 1, dtype)
+            ends = np.array([low, high + 1], dtype)
+            return jax.random.randint(key, self.shape, ends[0], ends[1], dtype)
         if low > limits.min:
-            return jax.random.randint(key, self.shape, low - 1, high, dtype) + 1
+            ends = np.array([low - 1, high], dtype)
+            return jax.random.randint(key, self.shape, ends[0], ends[1], dtype) + np.array(1, dtype)
         words = jax.random.bits(key, self.shape, jnp.dtype(f"uint{limits.bits}"))
         return jax.lax.bitcast_convert_type(words, dtype)
 
     def contains(self, value: Any) -> jax.Array:
         value = jnp.asarray(value)
-        if value.shape != self.shape or value.dtype != jnp.dtype(self.dtype):
+        dtype = jnp.dtype(self.dtype)
+        if value.shape != self.shape or value.dtype != dtype:
             return jnp.array(False)
-        return jnp.all((value >= self.low) & (value <= self.high))
+        low, high = self.low, self.high
+        if jnp.issubdtype(dtype, jnp.integer):
+            low, high = np.array(self._integer_bounds(), dtype)
+        return jnp.all((value >= low) & (value <= high))
 
 
 @dataclasses.dataclass(frozen=True, init=False)
