@@ -50,7 +50,7 @@ class EnvReport:
 
 
 def check_env(
-    env: Env,
+    env: Any,
     *,
     sample_params: Callable[[jax.Array], PyTree] | None = None,
     seed: int = 0,
@@ -70,7 +70,7 @@ def check_env(
     Actions are random legal ones.
 
     Args:
-      env: The environment.
+      env: The environment, an `Env`.
       sample_params: Draws params instead of `env.sample_params`.
       seed: Seed of all keys.
       steps: Steps of the compiled run, over as many episodes as fit.
@@ -94,7 +94,7 @@ def check_env(
     return EnvReport(steps=steps_done, episodes=episodes)
 
 
-def _check_static(env: Env) -> None:
+def _check_static(env: Any) -> None:
     kind = type(env).__name__
     require(isinstance(env, Env), f"{kind} is not a jaxlab.core.environment.Env")
     fields = {field.name for field in dataclasses.fields(env)}
