@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxlab.core.errors import ScenarioError
+from jaxlab.envs.traffic.signals import with_clearance
 
 if TYPE_CHECKING:
     from jaxlab.envs.traffic.roadnet import RoadNet
@@ -87,6 +88,7 @@ def frame_of_state(
 def lane_signals(net: RoadNet, phase: np.ndarray) -> np.ndarray:
     """Signal shown to each lane, `[lanes]`, for the phases `[junctions]` in force.
 
+    The extra clearance phase of `signals.with_clearance` counts as one they have.
     Junctions with a single phase have no signal (CityFlow calls them implicit).
 
     Raises:
@@ -95,10 +97,12 @@ def lane_signals(net: RoadNet, phase: np.ndarray) -> np.ndarray:
     phase = np.asarray(phase)
     if phase.shape != (net.num_junctions,):
         raise ScenarioError(f"phase: expected shape ({net.num_junctions},), got {phase.shape}")
-    if wrong := np.flatnonzero((phase < 0) | (phase >= net.num_phases)).tolist():
+    allows = with_clearance(net)
+    known = (phase >= 0) & ((phase < net.num_phases) | (phase == allows.shape[1] - 1))
+    if wrong := np.flatnonzero(~known).tolist():
         name, most = net.junction_ids[wrong[0]], net.num_phases[wrong[0]] - 1
         raise ScenarioError(f"phase {phase[wrong[0]]} of '{name}' is not one of 0 to {most}")
-    allowed = net.phase_allows[np.arange(net.num_junctions), phase]
+    allowed = allows[np.arange(net.num_junctions), phase]
     link_allowed = allowed[net.link_junction, net.link_movement]
     signal = np.full(net.num_lanes, GREEN)
     signal[net.link_start[~link_allowed]] = RED
