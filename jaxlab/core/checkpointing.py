@@ -11,6 +11,7 @@ import contextlib
 import logging
 import pathlib
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -239,8 +240,7 @@ def _empty_like(leaf: jax.ShapeDtypeStruct) -> jax.Array:
 
 @contextlib.contextmanager
 def _manager(folder: pathlib.Path, keep: int = 2, read_only: bool = False) -> Iterator[Any]:
-    # Failures are raised and told once; orbax also logs each with its traceback.
-    logging.getLogger("absl").addFilter(_not_from_orbax)
+    _silence_repetitions()
     import orbax.checkpoint as ocp
 
     options = ocp.CheckpointManagerOptions(
@@ -259,8 +259,28 @@ def _manager(folder: pathlib.Path, keep: int = 2, read_only: bool = False) -> It
         manager.close()
 
 
+def _silence_repetitions() -> None:
+    """A failure is raised and told once.
+
+    Orbax also logs its traceback, asyncio that of every write that failed beside it, and
+    writes still under way complain to an event loop that has gone.
+    """
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).addFilter(_not_from_orbax)
+    previous = sys.unraisablehook
+    if getattr(previous, "hides_abandoned_writes", False):
+        return
+
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            previous(unraisable)
+
+    hook.hides_abandoned_writes = True  # type: ignore[attr-defined]
+    sys.unraisablehook = hook
+
+
 def _not_from_orbax(record: logging.LogRecord) -> bool:
-    return "orbax" not in record.pathname
+    return "orbax" not in record.pathname and "orbax" not in record.getMessage()
 
 
 def _remove_unfinished(folder: pathlib.Path) -> None:
