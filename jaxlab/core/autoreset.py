@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -35,6 +35,21 @@ def any_in_batch(flag: Bool[Array, ""]) -> Bool[Array, ""]:
 def _(axis_size: int, in_batched: list[bool], flag: Bool[Array, " batch"]):
     # Applied to itself, so that maps around this one reduce over their axis too.
     return any_in_batch(jnp.any(flag)), False
+
+
+def replace_where(flag: Bool[Array, ""], replacement: Callable[[], PyTree], tree: PyTree) -> PyTree:
+    """`replacement()` where `flag` holds, else `tree`.
+
+    Under any number of `vmap`s the replacement is computed only if some flag of the
+    batch holds: a select under a `lax.cond` on their disjunction.
+    """
+    return jax.lax.cond(
+        any_in_batch(flag),
+        lambda: select(flag, replacement(), tree),
+        # A select of equals costs nothing once compiled. Inside `shard_map` it makes the
+        # types of both branches vary over the same mesh axes, as `cond` demands.
+        lambda: select(flag, tree, tree),
+    )
 
 
 @struct.dataclass
@@ -199,9 +214,9 @@ class AutoReset(Wrapper[Params]):
 
         def started() -> PyTree:
             new, first, drawn = self._start(jax.random.fold_in(key, _RESET_STREAM), params)
-            return select(restart, (new, first if deferred else first.obs, drawn), stepped)
+            return new, first if deferred else first.obs, drawn
 
-        inner, begun, task = jax.lax.cond(any_in_batch(restart), started, lambda: stepped)
+        inner, begun, task = replace_where(restart, started, stepped)
         final_obs = begun.obs if deferred else timestep.obs
         timestep = begun if deferred else dataclasses.replace(timestep, obs=begun)
         timestep = self._with_info(timestep, final_obs, restart)

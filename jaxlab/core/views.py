@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Int
 
-from jaxlab.core.autoreset import any_in_batch
-from jaxlab.core.environment import Params, PyTree, TimeStep, Wrapper, select
+from jaxlab.core.autoreset import replace_where
+from jaxlab.core.environment import Params, PyTree, TimeStep, Wrapper
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.spaces import Box, Discrete, Space, Tree
 
@@ -133,13 +133,9 @@ class TakeTurns(Wrapper[Params]):
         last_turn = state.turn == self._agents - 1
 
         def advanced() -> tuple[PyTree, TimeStep]:
-            stepped = self.env.step(key, state.env, actions, params)
-            return select(last_turn, stepped, (state.env, state.timestep))
+            return self.env.step(key, state.env, actions, params)
 
-        def waiting() -> tuple[PyTree, TimeStep]:
-            return state.env, state.timestep
-
-        inner, timestep = jax.lax.cond(any_in_batch(last_turn), advanced, waiting)
+        inner, timestep = replace_where(last_turn, advanced, (state.env, state.timestep))
         state = TurnState(
             env=inner,
             timestep=timestep,

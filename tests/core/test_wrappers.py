@@ -247,6 +247,25 @@ def test_condition_reduces_over_nested_maps():
     assert ended > 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_automatic_reset_works_inside_shard_map(mode):
+    env = AutoReset(TimeLimit(GRID, 2), mode, pool_size=2)
+    params = env.sample_params(jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), 4)
+    states, _ = jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)
+    step = jax.vmap(env.step, (0, 0, 0, None))
+    mesh = jax.make_mesh((1,), ("env",), axis_types=(jax.sharding.AxisType.Auto,))
+    split, whole = jax.sharding.PartitionSpec("env"), jax.sharding.PartitionSpec()
+    sharded = jax.jit(
+        jax.shard_map(step, mesh=mesh, in_specs=(split, split, split, whole), out_specs=split)
+    )
+    actions = jnp.zeros((4, 2), jnp.int32)
+    for _ in range(3):
+        expected = jax.jit(step)(keys, states, actions, params)
+        states, timesteps = sharded(keys, states, actions, params)
+        jax.tree.map(np.testing.assert_array_equal, (states, timesteps), expected)
+
+
 def test_gradients_pass_through_automatic_reset():
     env = AutoReset(probes.Bandit())
 
