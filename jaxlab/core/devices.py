@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jaxlab.core.errors import ConfigError, DeviceError
@@ -214,17 +213,23 @@ def present() -> str:
     """
     import jax
 
-    if "jax" in sys.modules:
-        jax.config.update("jax_platforms", None)
-    found = []
-    for kind in KINDS:
-        try:
-            devices = jax.devices(kind)
-        except RuntimeError:
-            continue
-        name = devices[0].device_kind
-        found.append(f"{kind} ({len(devices)}{'' if name.lower() == kind else f', {name}'})")
-    return ", ".join(found)
+    chosen = jax.config.jax_platforms  # type: ignore[attr-defined]
+    jax.config.update("jax_platforms", None)
+    try:
+        return ", ".join(filter(None, map(_present_kind, KINDS))) or "none"
+    finally:
+        jax.config.update("jax_platforms", chosen)
+
+
+def _present_kind(kind: str) -> str:
+    import jax
+
+    try:
+        found = jax.devices(kind)
+    except RuntimeError:
+        return ""
+    name = found[0].device_kind
+    return f"{kind} ({len(found)}{'' if name.lower() == kind else f', {name}'})"
 
 
 def visible() -> list[jax.Device]:
@@ -269,7 +274,7 @@ def describe() -> dict[str, Any]:
         "kind": devices[0].device_kind,
         "count": len(devices),
         "processes": jax.process_count(),
-        "x64": bool(jax.config.read("jax_enable_x64")),
+        "x64": bool(jax.config.jax_enable_x64),  # type: ignore[attr-defined]
     }
 
 

@@ -265,20 +265,21 @@ def provenance() -> dict[str, Any]:
 
 def command() -> str:
     """The command line of this process, `python -m` form included."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is not None and spec.name:
-        name = spec.name.removesuffix(".__main__")
-        return shlex.join(["python", "-m", name, *sys.argv[1:]])
-    return shlex.join(["python", *sys.argv])
+    return shlex.join([*_program(), *sys.argv[1:]])
 
 
-def resume_command(run_dir: os.PathLike[str] | str | None) -> str:
+def resume_command(run_dir: os.PathLike[str] | str) -> str:
     """How to continue a run of this process."""
+    if "jaxlab.core.cli" not in sys.modules:
+        return f"run(..., run_dir={os.fspath(run_dir)!r}, resume=True)"
+    return shlex.join([*_program(), "--resume", os.fspath(run_dir)])
+
+
+def _program() -> list[str]:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if spec is None or not spec.name.startswith("experiments."):
-        return f"run(..., run_dir={str(run_dir)!r}, resume=True)"
-    name = spec.name.removesuffix(".__main__")
-    return shlex.join(["python", "-m", name, "--resume", str(run_dir)])
+    if spec is None:
+        return ["python", sys.argv[0]]
+    return ["python", "-m", spec.name.removesuffix(".__main__")]
 
 
 def _commit() -> str | None:

@@ -340,6 +340,7 @@ class _Loop:
             )
 
     def _stopped(self) -> str:
+        assert self.folder is not None
         return (
             f"stopped at step {self.step} of {self.steps}; saved in {self.folder}. "
             f"Continue with: {reporting.resume_command(self.folder)}"

@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint_is_told_with_the_way_back(folder, damage):
             path.write_bytes(bytes(byte ^ 0xFF for byte in data))
         elif damage == "delete" and path.parent.name == "d":
             path.unlink()
-    with pytest.raises(CheckpointError, match="damaged.*continue from step 10"):
+    with pytest.raises(CheckpointError, match=r"damaged.*continue from step 10"):
         checkpointing.restore(folder, abstract(some_state()), config=CONFIG)
     shutil.rmtree(folder / "20")
     assert checkpointing.restore(folder, abstract(some_state())).step == 10
