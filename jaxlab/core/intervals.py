@@ -24,12 +24,12 @@ class Interval(NamedTuple):
 
 def mean(values: np.ndarray) -> np.ndarray:
     """Mean over the first axis; `values` is `[seeds, ...]`."""
-    return np.mean(values, axis=0)
+    return np.asarray(np.mean(values, axis=0))
 
 
 def median(values: np.ndarray) -> np.ndarray:
     """Median over the first axis; `values` is `[seeds, ...]`."""
-    return np.median(values, axis=0)
+    return np.asarray(np.median(values, axis=0))
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
@@ -42,7 +42,7 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
     count = values.shape[0]
     edges = np.clip(np.arange(count + 1), count / 4, 3 * count / 4)
     weights = np.diff(edges) / (count / 2)
-    return np.tensordot(weights, values, axes=1)
+    return np.asarray(np.tensordot(weights, values, axes=1))
 
 
 def bootstrap(
