@@ -10,6 +10,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
+def scaled_normal(gain: float, batch_axis: Sequence[int] = ()) -> nn.initializers.Initializer:
+    """Normal weights of variance `gain**2 / inputs` (He et al. 2015 with gain `2**0.5`).
+
+    Not orthogonal ones: those need a QR decomposition, and two batched ones at a time (under a
+    `vmap` over seeds) wait for each other for ever in the CPU backend's pool when it
+    has two threads (seen with jaxlib 0.10.2).
+    """
+    return nn.initializers.variance_scaling(gain**2, "fan_in", "normal", batch_axis=batch_axis)
+
+
 class MLP(nn.Module):
     """Dense layers of the widths `hidden`, then a linear layer of width `features`.
 
@@ -18,8 +28,8 @@ class MLP(nn.Module):
       hidden: Widths of the hidden layers.
       activation: Nonlinearity after each hidden layer.
       layer_norm: Normalise before each nonlinearity.
-      output_scale: Gain of the output layer's orthogonal initialisation; small values
-        start a policy near uniform.
+      output_scale: Gain of the output layer's first weights; small values start a policy
+        near uniform.
     """
 
     features: int | None
@@ -31,13 +41,13 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "*batch inputs"]) -> Float[Array, "*batch features"]:
         for width in self.hidden:
-            x = nn.Dense(width, kernel_init=nn.initializers.orthogonal(2**0.5), dtype=x.dtype)(x)
+            x = nn.Dense(width, kernel_init=scaled_normal(2**0.5), dtype=x.dtype)(x)
             if self.layer_norm:
                 x = nn.LayerNorm(dtype=x.dtype)(x)
             x = self.activation(x)
         if self.features is None:
             return x
-        kernel_init = nn.initializers.orthogonal(self.output_scale)
+        kernel_init = scaled_normal(self.output_scale)
         return nn.Dense(self.features, kernel_init=kernel_init, dtype=x.dtype)(x)
 
 

@@ -14,7 +14,6 @@ from flax import struct
 
 from jaxlab.agents import maddpg
 from jaxlab.agents.maddpg import Hyper, MADDPGConfig
-from jaxlab.agents.maddpg.updates import Updater
 from jaxlab.core import probes
 from jaxlab.core.environment import Env, TimeStep
 from jaxlab.core.errors import ConfigError
@@ -26,6 +25,7 @@ from jaxlab.core.wrappers import AutoReset, Tasks, TimeLimit
 @struct.dataclass
 class DialParams:
     start: jax.Array
+    length: jax.Array
 
 
 @struct.dataclass
@@ -41,18 +41,17 @@ class Dial(Env):
     """Two agents; the observation tells the step, the last action and an illegal one.
 
     Step `k` pays agent i `start + k + 10 i`. The illegal action changes at random; taking
-    one is counted. Ends by termination after `length` steps, where there is one.
+    one is counted. The episode terminates after `length` steps.
     """
 
     name: ClassVar[str] = "dial"
-    length: int = 10**6
 
     @property
     def num_agents(self):
         return 2
 
     def sample_params(self, key):
-        return DialParams(jnp.zeros((), jnp.float32))
+        return DialParams(jnp.zeros((), jnp.float32), jnp.full((), 10**6, jnp.int32))
 
     def _look(self, state, reward, broken):
         seen = jnp.stack(
@@ -78,7 +77,7 @@ class Dial(Env):
         count = state.count + 1
         reward = params.start + count.astype(jnp.float32) + 10 * jnp.arange(2, dtype=jnp.float32)
         illegal = jax.random.randint(key, (2,), 0, 4, jnp.int32)
-        state = DialState(count, action, illegal, count >= self.length)
+        state = DialState(count, action, illegal, count >= params.length)
         return state, self._look(state, reward, broken)
 
     def observation_space(self, params):
@@ -102,20 +101,35 @@ SMALL = MADDPGConfig(
 )
 
 
-@functools.cache
-def dial(**changes):
-    """Learner of small networks on the dial, its compiled init and chunk of steps."""
-    env = TimeLimit(Dial(), 5) if "env" not in changes else changes.pop("env")
-    learner = maddpg.make(
-        env,
-        dataclasses.replace(SMALL, **changes),
-        episode_metrics=lambda info: {"broken": info["broken"]},
+def dial_tasks(starts, weights, length=10**6):
+    """Tasks that differ in their pay."""
+    lengths = jnp.full((len(starts),), length, jnp.int32)
+    return Tasks(
+        DialParams(jnp.array(starts, jnp.float32), lengths), jnp.array(weights, jnp.float32)
     )
 
-    def steps(state, start, count):
-        return jax.lax.scan(learner.step, state, start + jnp.arange(count, dtype=jnp.int32))
 
-    return learner, jax.jit(learner.init), jax.jit(steps, static_argnums=2)
+@functools.cache
+def dial(**changes):
+    """Learner of small networks on the dial with a limit of five steps; init; several steps."""
+    learner = maddpg.make(
+        TimeLimit(Dial(), 5),
+        dataclasses.replace(SMALL, **changes),
+        episode_metrics=lambda info: {"broken": info["broken"]},
+        prior=lambda obs, logits: jnp.broadcast_to(logits, (2, 4)),
+        prior_params=jnp.arange(4, dtype=jnp.float32),
+    )
+    step = jax.jit(learner.step)
+
+    def steps(state, start, count):
+        metrics = []
+        for t in range(start, start + count):
+            state, measured = step(state, jnp.int32(t))
+            metrics.append(measured)
+        assert step._cache_size() == 1
+        return state, jax.tree.map(lambda *x: jnp.stack(x), *metrics)
+
+    return learner, jax.jit(learner.init), steps
 
 
 def stored(state):
@@ -146,8 +160,10 @@ def collected():
 
 
 def test_contract():
-    learner, _, _ = dial()
-    check_learner(learner, Hyper(), steps=4)
+    config = dataclasses.replace(
+        SMALL, num_envs=2, updates=1, actor_hidden=(), critic_hidden=(4,), learning_starts=8
+    )
+    check_learner(maddpg.make(TimeLimit(Dial(), 5), config), Hyper(), steps=3)
 
 
 def test_stored_action_is_the_executed_one(collected):
@@ -173,9 +189,14 @@ def test_next_observation_belongs_to_the_same_episode(collected):
 def test_time_limit_bootstraps_and_termination_does_not(collected):
     data = stored(collected)
     np.testing.assert_array_equal(data.discount, np.float32(0.95))
-    _, init, steps = dial(env=Dial(length=5))
-    data = stored(steps(init(jax.random.key(0), Hyper()), 0, 10)[0])
-    ends = data.next_features[..., 0] == 5
+    _, init, steps = dial()
+    state = init(jax.random.key(0), Hyper())
+    # The tasks hold from the second episode on.
+    data = stored(
+        steps(state.replace(tasks=dial_tasks([0.0, 0.0], [1.0, 1.0], length=3)), 0, 10)[0]
+    )
+    data = jax.tree.map(lambda x: x[15:], data)
+    ends = data.next_features[..., 0] == 3
     assert ends.any()
     np.testing.assert_array_equal(data.discount, np.where(ends, 0, np.float32(0.95)))
 
@@ -345,12 +366,7 @@ def test_a_sweep_is_a_map_over_hyper():
 def test_new_tasks_reach_the_episodes_that_begin_after_them():
     _, init, steps = dial()
     state, _ = steps(init(jax.random.key(0), Hyper()), 0, 1)
-    tasks = Tasks(
-        DialParams(jnp.array([100.0, 1000.0], jnp.float32)), jnp.array([0.0, 1.0], jnp.float32)
-    )
-    before = steps._cache_size()
-    state, _ = steps(state.replace(tasks=tasks), 1, 1)
-    assert steps._cache_size() == before
+    state, _ = steps(state.replace(tasks=dial_tasks([100.0, 1000.0], [0.0, 1.0])), 1, 1)
     data = stored(state)
     start = data.reward[:, 0] - data.next_features[:, 0, 0]
     # Four decisions under the old tasks, the fifth ends the running episodes.
@@ -359,27 +375,20 @@ def test_new_tasks_reach_the_episodes_that_begin_after_them():
 
 
 def test_tasks_given_to_make():
-    tasks = Tasks(DialParams(jnp.array([7.0], jnp.float32)), jnp.ones((1,), jnp.float32))
-    learner = maddpg.make(TimeLimit(Dial(), 5), SMALL, tasks=tasks)
-    state = jax.jit(learner.init)(jax.random.key(0), Hyper())
-    np.testing.assert_array_equal(state.tasks.params.start, [7.0])
+    learner = maddpg.make(TimeLimit(Dial(), 5), SMALL, tasks=dial_tasks([7.0], [1.0]))
+    state = jax.eval_shape(learner.init, jax.random.key(0), Hyper())
+    assert state.tasks.params.start.shape == (1,)
 
 
 def test_prior_sees_its_parameters_and_decays():
-    def prior(obs, params):
-        return jnp.broadcast_to(params, (2, 4))
-
-    learner = maddpg.make(
-        TimeLimit(Dial(), 5), SMALL, prior=prior, prior_params=jnp.arange(4, dtype=jnp.float32)
+    _, init, steps = dial()
+    state = init(jax.random.key(0), Hyper(prior_weight=2.0, prior_steps=48.0))
+    state = state.replace(prior_params=jnp.array([5.0, 0, 0, 0], jnp.float32))
+    state, metrics = steps(state, 0, 6)
+    np.testing.assert_allclose(
+        metrics["prior_weight"].value, [2.0, 1.5, 1.0, 0.5, 0.0, 0.0], atol=1e-6
     )
-    state = jax.jit(learner.init)(jax.random.key(0), Hyper(prior_weight=2.0, prior_steps=48.0))
-    step = jax.jit(learner.step)
-    weights = []
-    for t in range(6):
-        state, metrics = step(state, jnp.int32(t))
-        weights.append(float(metrics["prior_weight"].value))
-    np.testing.assert_allclose(weights, [2.0, 1.5, 1.0, 0.5, 0.0, 0.0], atol=1e-6)
-    np.testing.assert_array_equal(stored(state).prior[0], np.tile(np.arange(4.0), (2, 1)))
+    np.testing.assert_array_equal(stored(state).prior[0], np.tile([5.0, 0, 0, 0], (2, 1)))
 
 
 def test_networks_stay_in_32_bits_under_x64():
@@ -434,24 +443,3 @@ def test_options_are_read_without_jax():
         "assert not {'jax', 'flax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_unshared_networks_are_updated_agent_by_agent():
-    """Agent 0's networks move the same whatever agent 1 earns."""
-    moved = []
-    for bonus in (0.0, 5.0):
-        learner, init, steps = dial(shared=False)
-        agent = learner.step.__self__
-        state, _ = steps(init(jax.random.key(0), Hyper()), 0, 2)
-        batch = agent._sample(state, jax.random.key(1))
-        batch = batch.replace(reward=batch.reward.at[1].add(bonus))
-        assert isinstance(agent.updater, Updater)
-        networks, _ = agent.updater._critic_step(state.networks, state.hyper, batch)
-        moved.append(networks.critic)
-    one, other = moved
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        np.testing.assert_allclose(a[:, 0], b[:, 0], rtol=1e-6)
-    assert any(
-        np.any(a[:, 1] != b[:, 1])
-        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    )

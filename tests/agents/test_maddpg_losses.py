@@ -12,6 +12,7 @@ from jaxlab.agents.maddpg.collection import linear, reward_mixture, sum_n_steps
 from jaxlab.agents.maddpg.config import Hyper
 from jaxlab.agents.maddpg.networks import make_actor, make_critic
 from jaxlab.agents.maddpg.state import Transition
+from jaxlab.agents.maddpg.updates import Updater
 from jaxlab.core.errors import ConfigError
 
 AGENTS, BATCH, FEATURES, ACTIONS = 3, 5, 4, 3
@@ -141,7 +142,9 @@ def test_an_agents_value_reaches_its_own_logits_alone(others_from_policy):
     key = jax.random.key(6)
 
     def straight_through(logits):
-        value = losses.straight_through_value(key, values, logits, batch, 1.0, others_from_policy)
+        value = losses.straight_through_value(
+            key, values, logits, batch, jnp.float32(1), others_from_policy
+        )
         return value.sum(-1)
 
     def expected(logits):
@@ -160,7 +163,7 @@ def test_straight_through_value_is_the_critic_at_the_sampled_actions():
     key = jax.random.key(6)
     noise = jax.random.gumbel(key, logits.shape, logits.dtype)
     sample = one_hot(jnp.argmax(logits + noise, -1))
-    value = losses.straight_through_value(key, values, logits, batch, 0.5, True)
+    value = losses.straight_through_value(key, values, logits, batch, jnp.float32(0.5), True)
     np.testing.assert_allclose(value, values(batch.features, sample)[0], rtol=1e-5)
 
 
@@ -223,7 +226,7 @@ def test_illegal_actions_get_no_gradient_from_any_term():
         return jnp.sum(penalty) - jnp.sum(value(logits))
 
     for value in (
-        lambda x: losses.straight_through_value(key, values, x, batch, 0.5, True),
+        lambda x: losses.straight_through_value(key, values, x, batch, jnp.float32(1), True),
         lambda x: losses.expected_value(key, values, x, batch, True),
     ):
         gradient = np.asarray(jax.grad(actor_loss)(logits, value))
@@ -282,18 +285,41 @@ def test_n_step_sums(n):
     np.testing.assert_array_equal(result.features, stamps)
 
 
+def numbers(**changes):
+    return jax.tree.map(jnp.float32, Hyper(**changes))
+
+
 def test_reward_mixture():
-    own = reward_mixture(Hyper(), NEIGHBOURS, AGENTS)
+    own = reward_mixture(numbers(), NEIGHBOURS, AGENTS)
     np.testing.assert_array_equal(own, np.eye(AGENTS))
-    mixed = reward_mixture(Hyper(team_reward=0.3, neighbour_reward=0.2), NEIGHBOURS, AGENTS)
+    mixed = reward_mixture(numbers(team_reward=0.3, neighbour_reward=0.2), NEIGHBOURS, AGENTS)
     np.testing.assert_allclose(mixed[1], [0.1 + 0.1, 0.5 + 0.1, 0.1 + 0.1], rtol=1e-6)
     np.testing.assert_allclose(mixed[0], [0.5 + 0.1, 0.2 + 0.1, 0.1], rtol=1e-6)
     np.testing.assert_allclose(mixed.sum(1), 1, rtol=1e-6)
-    alone = reward_mixture(Hyper(neighbour_reward=0.5), np.array([[1], [-1], [1]]), AGENTS)
+    alone = reward_mixture(numbers(neighbour_reward=0.5), np.array([[1], [-1], [1]]), AGENTS)
     np.testing.assert_allclose(alone[1], [0, 1, 0])
 
 
 def test_linear_schedule():
-    points = [linear(1.0, 0.2, 10.0, jnp.float32(now)) for now in (0, 5, 10, 99)]
+    start, end, steps = jnp.float32(1.0), jnp.float32(0.2), jnp.float32(10)
+    points = [linear(start, end, steps, jnp.float32(now)) for now in (0, 5, 10, 99)]
     np.testing.assert_allclose(points, [1.0, 0.6, 0.2, 0.2], rtol=1e-6)
-    assert linear(1.0, 0.2, 0.0, jnp.float32(1)) == pytest.approx(0.2)
+    assert linear(start, end, jnp.float32(0), jnp.float32(1)) == pytest.approx(0.2)
+
+
+def test_unshared_networks_are_updated_agent_by_agent():
+    """A critic moves the same whatever another agent earns: clipping does not couple them."""
+    config = MADDPGConfig(shared=False, actor_hidden=(8,), critic_hidden=(8,))
+    actor = make_actor(config, ACTIONS)
+    updater = Updater(config, actor, make_critic(config, AGENTS, ACTIONS, None))
+    networks = jax.jit(updater.init, static_argnums=(1, 2))(jax.random.key(0), AGENTS, FEATURES)
+    step = jax.jit(updater._critic_step)
+    batch = random_batch()
+    one, other = (
+        step(networks, numbers(), batch.replace(reward=batch.reward.at[1].add(bonus)))[0].critic
+        for bonus in (0.0, 50.0)
+    )
+    pairs = list(zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+    for a, b in pairs:
+        np.testing.assert_allclose(a[:, [0, 2]], b[:, [0, 2]], rtol=1e-6)
+    assert any(np.any(a[:, 1] != b[:, 1]) for a, b in pairs)

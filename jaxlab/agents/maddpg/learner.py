@@ -90,6 +90,14 @@ def make(
         ),
         tasks=tasks,
         neighbours=table,
+        # flashbax rather than a ring of our own: 1.5 against 1.1 ms for storing 32 and drawing
+        # twice 256 transitions of 16 agents on two cores is little beside an update.
+        replay=flashbax.make_item_buffer(
+            max_length=config.buffer_size,
+            min_length=1,
+            sample_batch_size=config.batch_size,
+            add_batches=True,
+        ),
         prior=prior,
         prior_params=prior_params,
         episode_metrics=episode_metrics,
@@ -159,21 +167,10 @@ class _MADDPG:
     updater: Updater
     tasks: Tasks | None
     neighbours: np.ndarray | None
+    replay: Any
     prior: Callable | None
     prior_params: PyTree
     episode_metrics: Callable | None
-
-    def __post_init__(self) -> None:
-        c = self.config
-        # flashbax rather than a ring of our own: 1.5 against 1.1 ms for storing 32 and drawing
-        # twice 256 transitions of 16 agents on two cores is little beside an update.
-        replay = flashbax.make_item_buffer(
-            max_length=c.buffer_size,
-            min_length=1,
-            sample_batch_size=c.batch_size,
-            add_batches=True,
-        )
-        object.__setattr__(self, "replay", replay)
 
     # Beginning
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from jaxlab.agents.maddpg.config import MADDPGConfig
 from jaxlab.core.environment import Constant
 from jaxlab.core.errors import ConfigError
-from jaxlab.core.networks import agent_mlp, append_agent_id
+from jaxlab.core.networks import agent_mlp, append_agent_id, scaled_normal
 
 
 class Actor(nn.Module):
@@ -120,8 +120,7 @@ class Critic(nn.Module):
         return hidden, kernel[:, width - self.num_actions : width]
 
     def _kernel(self, name: str, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        batch_axis = tuple(range(len(shape) - 2))
-        init = nn.initializers.variance_scaling(2.0, "fan_in", "normal", batch_axis=batch_axis)
+        init = scaled_normal(2**0.5, batch_axis=range(len(shape) - 2))
         return self.param(name, init, shape, dtype)
 
     def _bias(self, agents: int, dtype: Any) -> jax.Array:
