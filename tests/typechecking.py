@@ -6,6 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import beartype
+import numpy as np
+
+#: An int will do for a float, as for static type checkers, and numpy's numbers for Python's.
+_checked = beartype.beartype(
+    conf=beartype.BeartypeConf(
+        hint_overrides=beartype.FrozenDict(
+            {int: int | np.integer, float: float | int | np.integer | np.floating}
+        )
+    )
+)
 
 
 def typecheck(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -16,4 +26,4 @@ def typecheck(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if function.__name__ == "__init__":
         return function
-    return beartype.beartype(function)
+    return _checked(function)

@@ -24,7 +24,9 @@ from jaxlab.envs.traffic.detectors import (
     totals,
 )
 from jaxlab.envs.traffic.params import Incidents, TrafficParams
+from jaxlab.envs.traffic.presets import default_scenario
 from jaxlab.envs.traffic.roadnet import RoadNet, load_roadnet
+from jaxlab.envs.traffic.scenario import sample_scenario, scenario_params
 from jaxlab.envs.traffic.simulation import Simulator, TrafficState
 from jaxlab.envs.traffic.tables import network_tables, path_tables
 from jaxlab.envs.traffic.vehicles import Drivers
@@ -75,20 +77,26 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
     Attributes:
       simulator: The microscopic simulation.
       demand: Nominal demand as arrays (see `TrafficParams`), used by `nominal_params`.
+      net: The road network, for pictures, names and scenarios.
       decision_interval: Seconds between decisions, a multiple of dt.
       reward: One of `REWARDS`.
       observe: Which of `OBSERVATIONS` to include.
+      duration: Seconds of demand.
+      max_demand: Largest demand of a scenario, relative to the nominal one.
     """
 
     name: ClassVar[str] = "traffic_signal_control"
 
     simulator: Simulator
     demand: Constant
+    net: RoadNet
     decision_interval: float = 10.0
     reward: Reward = "waiting"
     observe: tuple[str, ...] = OBSERVATIONS
     clearance: float = 5.0
     min_green: float = 0.0
+    duration: float = 3600.0
+    max_demand: float = 1.0
 
     def __post_init__(self) -> None:
         steps = self.decision_interval / self.simulator.dt
@@ -105,6 +113,11 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
             )
         if self.clearance < 0 or self.min_green < 0:
             raise ConfigError("clearance and min_green must not be negative")
+        if not self.duration > 0 or not 0 < self.max_demand < float("inf"):
+            raise ConfigError(
+                f"duration ({self.duration:g} s) and max_demand ({self.max_demand:g}) must be "
+                "positive and finite"
+            )
 
     @property
     def table(self) -> dict[str, np.ndarray]:
@@ -149,20 +162,15 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
             min_green=number(self.min_green),
             sensor_noise=number(0.0),
             sensor_dropout=number(0.0),
+            overfull=jnp.array(False),
         )
 
     def sample_params(self, key: jax.Array) -> TrafficParams:
-        """The nominal demand with departures shifted by up to half a minute, order kept."""
-        params = self.nominal_params()
-        spread = max(round(30.0 / self.simulator.dt), 1)
-        shift = jax.random.randint(key, (), 0, spread, jnp.int32)
-        never = jnp.iinfo(jnp.int32).max
-        later = jnp.where(params.depart_step < never - spread, params.depart_step + shift, never)
-        return params.replace(depart_step=later)
+        """Params of a mild variation of the nominal demand, see `scenario.sample_scenario`."""
+        scenario_key, vehicle_key = jax.random.split(key)
+        return scenario_params(self, sample_scenario(self, scenario_key), vehicle_key)
 
-    def reset(
-        self, key: jax.Array, params: TrafficParams
-    ) -> tuple[SignalControlState, TimeStep]:
+    def reset(self, key: jax.Array, params: TrafficParams) -> tuple[SignalControlState, TimeStep]:
         state = SignalControlState(
             traffic=self.simulator.reset(params),
             signals=lights.reset_signals(jnp.asarray(self.table["green_phases"][:, 0])),
@@ -185,11 +193,7 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
         self, key: jax.Array, state: SignalControlState, phase: jax.Array, params: TrafficParams
     ) -> tuple[SignalControlState, TimeStep]:
         """As `step`, with `phase [junctions]` an index into the phases of the network file."""
-        dt, before = self.simulator.dt, state.traffic
-        in_steps = lambda seconds: jnp.round(seconds / dt).astype(jnp.int32)  # noqa: E731
-        signals = lights.request(
-            state.signals, phase, in_steps(params.clearance), in_steps(params.min_green)
-        )
+        before, signals = state.traffic, self._requested(state, phase, params)
         clearance_phase = jnp.asarray(self.table["clearance_phase"])
 
         def second(carry, _):
@@ -212,6 +216,22 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
         reward = self._reward(before, traffic, waiting, params)
         return state, self._timestep(key, state, params, reward)
 
+    def _requested(
+        self, state: SignalControlState, phase: jax.Array, params: TrafficParams
+    ) -> lights.SignalState:
+        dt = self.simulator.dt
+        in_steps = lambda seconds: jnp.round(seconds / dt).astype(jnp.int32)  # noqa: E731
+        return lights.request(
+            state.signals, phase, in_steps(params.clearance), in_steps(params.min_green)
+        )
+
+    def phase_shown(
+        self, state: SignalControlState, phase: jax.Array, params: TrafficParams
+    ) -> jax.Array:
+        """Phase in force in the step after `phase [junctions]` was asked for, `[junctions]`."""
+        clearance_phase = jnp.asarray(self.table["clearance_phase"])
+        return lights.shown(self._requested(state, phase, params), clearance_phase)
+
     def _per_junction(self, lanes: jax.Array) -> jax.Array:
         """Sum of a lane quantity over the approach lanes of each junction, `[junctions]`."""
         approach = jnp.asarray(self.table["approach"])
@@ -221,7 +241,9 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
     @staticmethod
     def table_dtype(values: jax.Array) -> Any:
         """Floating dtype for statistics of `values`."""
-        return values.dtype if jnp.issubdtype(values.dtype, jnp.floating) else jnp.result_type(float)
+        return (
+            values.dtype if jnp.issubdtype(values.dtype, jnp.floating) else jnp.result_type(float)
+        )
 
     def _reward(
         self,
@@ -287,7 +309,7 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
             "mean_queue": state.queue_sum / jnp.maximum(state.decisions, 1).astype(real),
             "delay": jnp.sum(delay) / approaches,
             "waiting": waiting,
-            "overflow": state.traffic.overflow,
+            "overflow": state.traffic.overflow | params.overfull,
         }
         return TimeStep(
             obs=self._observation(key, measured, params),
@@ -330,6 +352,22 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
             parts["neighbour_phase"] = shown.reshape(self.num_agents, -1).astype(real)
         return parts
 
+    def render(self, state: SignalControlState, params: TrafficParams) -> np.ndarray:
+        """Picture of roads, signals and vehicles, uint8 `[H, W, 3]`."""
+        # Drawing needs PIL, which simulations do without.
+        from jaxlab.envs.traffic.frames import frame_of_state
+        from jaxlab.envs.traffic.rendering import Renderer
+
+        clearance_phase = jnp.asarray(self.table["clearance_phase"])
+        frame = frame_of_state(
+            self.net,
+            state.traffic,
+            np.asarray(lights.shown(state.signals, clearance_phase)),
+            dt=self.simulator.dt,
+            vehicle_length=np.asarray(params.drivers.length),
+        )
+        return Renderer(self.net).draw(frame)
+
     def observation_space(self, params: TrafficParams) -> Tree:
         agents, actions = self.num_agents, self.num_actions
         dtype = str(params.drivers.length.dtype)
@@ -365,12 +403,13 @@ def demand_arrays(demand: Demand) -> Constant:
     )
 
 
-def estimate_capacity(net: RoadNet, demand: Demand, dt: float) -> int:
-    """Slots for vehicles on the road: the free-flow need four times over, at most all vehicles.
+def estimate_capacity(net: RoadNet, demand: Demand, dt: float, max_demand: float = 1.0) -> int:
+    """Slots for vehicles on the road: the free-flow need six times over, at most all vehicles.
 
     Free-flow need is the largest number of vehicles that would drive at once at the
-    speed limit. Congestion multiplies it; four covers random and fixed signals on the
-    city networks, and what exceeds it is reported, never dropped.
+    speed limit. Congestion multiplies it: on the city networks random signals by two,
+    signals that never change by up to five or six. What exceeds it is reported, never
+    dropped; slots that are not in use cost little.
     """
     if demand.num_vehicles == 0:
         return 63
@@ -380,7 +419,8 @@ def estimate_capacity(net: RoadNet, demand: Demand, dt: float) -> int:
     start = np.sort(demand.depart_step)
     end = np.sort(demand.depart_step + trip)
     at_once = np.arange(1, len(start) + 1) - np.searchsorted(end, start)
-    need = min(int(np.ceil(4 * at_once.max())), demand.num_vehicles)
+    vehicles = int(np.ceil(max_demand * demand.num_vehicles))
+    need = min(int(np.ceil(6 * max_demand * at_once.max())), vehicles)
     return max(64 * -(-(need + 1) // 64), 64) - 1
 
 
@@ -392,6 +432,7 @@ def make_environment(
     dt: float = 1.0,
     seed: int = 0,
     capacity: int | None = None,
+    max_demand: float = 1.0,
     record_arrivals: bool = False,
     **options: Any,
 ) -> TrafficSignalControl:
@@ -400,6 +441,7 @@ def make_environment(
     Args:
       duration: Seconds of demand to expand.
       capacity: Vehicles on the road at once; estimated from the demand by default.
+      max_demand: Largest demand of a scenario, relative to that of the files.
       options: Fields of `TrafficSignalControl`.
 
     Raises:
@@ -407,10 +449,27 @@ def make_environment(
     """
     net = load_roadnet(roadnet)
     demand = load_flow(flow, net, duration=duration, dt=dt, seed=seed)
-    capacity = estimate_capacity(net, demand, dt) if capacity is None else capacity
+    capacity = estimate_capacity(net, demand, dt, max_demand) if capacity is None else capacity
     if capacity < 1:
         raise ConfigError(f"capacity is {capacity}; at least one vehicle must fit on the road")
     simulator = Simulator(
         network_tables(net), path_tables(demand, net), dt, capacity, record_arrivals
     )
-    return TrafficSignalControl(simulator, demand_arrays(demand), **options)
+    return TrafficSignalControl(
+        simulator,
+        demand_arrays(demand),
+        net,
+        duration=duration,
+        max_demand=max_demand,
+        **options,
+    )
+
+
+def default_environment(*, seed: int = 0, **options: Any) -> TrafficSignalControl:
+    """A 4x4 grid of Hangzhou's geometry with an hour of demand drawn from published totals.
+
+    Args:
+      seed: Seed of the demand.
+      options: Of `make_environment`.
+    """
+    return make_environment(*default_scenario(seed), **options)

@@ -43,6 +43,7 @@ class TrafficParams:
       min_green: Seconds a phase lasts at least, clearance included, `[]`.
       sensor_noise: Standard deviation of counting errors relative to the count, `[]`.
       sensor_dropout: Probability that a lane's detector reads zero, `[]`.
+      overfull: Whether the demand has more vehicles than rows, `[]`, bool.
     """
 
     depart_step: jax.Array
@@ -56,6 +57,7 @@ class TrafficParams:
     min_green: jax.Array
     sensor_noise: jax.Array
     sensor_dropout: jax.Array
+    overfull: jax.Array
 
 
 def lane_conditions(

@@ -7,6 +7,8 @@ file order of the junctions); index `num_drivables` stands for "nowhere".
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ STRAIGHT, LEFT, RIGHT = 3, 2, 1
 @dataclasses.dataclass(frozen=True, eq=False)
 class RoadNet:
     """A road network. Distances in metres, speeds in m/s, times in s.
+
+    Networks of equal content are equal and hash alike, so an environment may hold one.
 
     Attributes:
       road_ids, lane_ids, link_ids, junction_ids: Names; junctions are the non-virtual intersections.
@@ -74,6 +78,22 @@ class RoadNet:
     movement_rank: np.ndarray
     movement_roads: np.ndarray
 
+    @functools.cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256("\n".join((*self.drivable_ids, *self.junction_ids)).encode())
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            for array in value if field.name in ("polylines", "road_points") else (value,):
+                if isinstance(array, np.ndarray):
+                    digest.update(array.tobytes())
+        return digest.hexdigest()
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RoadNet) and self._digest == other._digest
+
     @property
     def num_lanes(self) -> int:
         return len(self.lane_ids)
@@ -105,7 +125,9 @@ def load_roadnet(source: str | Path | dict[str, Any]) -> RoadNet:
         return _Reader(source, "roadnet").read()
     document = read_json(source)
     if not isinstance(document, dict):
-        raise DataError(f"{source}: a roadnet file holds an object with 'intersections' and 'roads'")
+        raise DataError(
+            f"{source}: a roadnet file holds an object with 'intersections' and 'roads'"
+        )
     return _Reader(document, str(source)).read()
 
 
@@ -288,11 +310,16 @@ class _Reader:
         record = self.intersections[i]
         where = f"{self.where}: intersection '{record['id']}'"
         point = member(record, "point", dict, where)
+        listed = member(record, "roads", list, where)
+        for name in listed:
+            if not isinstance(name, str) or name not in self.road_of:
+                raise DataError(f"{where}: 'roads' names {name!r}, which is not a road of this file")
         return {
             "id": record["id"],
             "point": (number(point, "x", where), number(point, "y", where)),
             "virtual": i not in self.junction_of,
             "width": self.width[i],
+            "roads": [self.road_of[name] for name in listed],
             "ends": [r for r, pair in enumerate(self.ends) if i in pair],
             "starts": [pair[0] == i for pair in self.ends if i in pair],
         }
@@ -312,7 +339,9 @@ class _Reader:
         rank, roads = np.zeros((len(real), wide), int), np.full((len(real), wide, 2), -1)
         for j, plan in enumerate(plans):
             if sum(t for t, _ in plan) <= 0:
-                raise DataError(f"{self.where}: the signal plan of '{self.intersections[real[j]]['id']}' lasts 0 s")
+                raise DataError(
+                    f"{self.where}: the signal plan of '{self.intersections[real[j]]['id']}' lasts 0 s"
+                )
             for p, (seconds, available) in enumerate(plan):
                 time[j, p] = seconds
                 allows[j, p, available] = True
