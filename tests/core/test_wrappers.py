@@ -156,6 +156,17 @@ def test_tasks_are_drawn_by_weight_and_stay_for_the_episode(mode):
     np.testing.assert_array_equal(np.asarray(steps.reward)[acted], np.asarray(seen)[acted])
 
 
+def test_automatic_reset_conforms_with_tasks_for_params():
+    env = AutoReset(probes.Bandit(), "next_step")
+
+    def tasks(key):
+        params = jax.vmap(env.sample_params)(jax.random.split(key, 3))
+        return Tasks(params, jnp.arange(3, dtype=jnp.float32))
+
+    report = check_env(env, sample_params=tasks, steps=12, batch_steps=3)
+    assert report.episodes == {"float32": 6, "float64": 6}
+
+
 def test_editing_tasks_leaves_running_episodes_alone():
     env = AutoReset(TimeLimit(Labelled(), 9))
     key = jax.random.key(0)
