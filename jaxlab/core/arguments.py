@@ -1,8 +1,9 @@
-"""Checks of the arguments of `run`, before anything is compiled."""
+"""Checks of what a caller gives to `run`, and of what its `between` returns."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,6 +12,9 @@ import numpy as np
 from jaxlab.core import reporting
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.learner import Hyper
+from jaxlab.core.metrics import RESERVED
+
+PyTree = Any
 
 
 def check_arguments(
@@ -83,3 +87,41 @@ def digest(hyper: Hyper) -> dict[str, Any]:
         else f"sha256:{hashlib.sha256(leaf.tobytes()).hexdigest()[:16]}"
         for name, leaf in reporting.flatten_records(hyper).items()
     }
+
+
+def check_additions(metrics: Mapping[str, Any]) -> None:
+    """Refuse what `between` left among the metrics if a row cannot hold it.
+
+    Raises:
+      ConfigError: Names the metric.
+    """
+    for name, value in metrics.items():
+        if name in RESERVED or np.asarray(value).dtype.kind not in "biuf":
+            raise ConfigError(
+                f"between left metric {name!r} = {value!r}; expected numbers, under a name "
+                f"other than {' and '.join(RESERVED)}"
+            )
+
+
+def check_state(abstract: PyTree, state: PyTree) -> None:
+    """Refuse a state of `between` that the compiled chunk would not take.
+
+    Raises:
+      ConfigError: Names the leaf.
+    """
+    structures: tuple[Any, Any] = jax.tree.structure(abstract), jax.tree.structure(state)
+    old, new = structures
+    if old != new:
+        raise ConfigError(
+            f"between returned a state of another structure ({new}, expected {old}); return "
+            "(learner, state) where the learner changes too"
+        )
+    for (path, leaf), other in zip(
+        jax.tree_util.tree_flatten_with_path(abstract)[0], jax.tree.leaves(state), strict=True
+    ):
+        if leaf.shape != np.shape(other) or leaf.dtype != getattr(other, "dtype", None):
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise ConfigError(
+                f"between returned state {name!r} as {getattr(other, 'dtype', type(other))}"
+                f"{list(np.shape(other))}; expected {leaf.dtype}{list(leaf.shape)}"
+            )

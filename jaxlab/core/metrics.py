@@ -17,6 +17,9 @@ from jaxlab.core.learner import REDUCTIONS, Metric, Metrics
 
 PyTree = Any
 
+#: Names that rows and records use themselves.
+RESERVED = ("step", "seconds")
+
 #: The reduced parts of each metric, by name.
 Accumulators = dict[str, PyTree]
 
@@ -43,7 +46,7 @@ def check(metrics: Any) -> None:
                 f"metric {name!r} asks for the reduction {metric.reduce!r}; expected one of "
                 f"{', '.join(REDUCTIONS)}"
             )
-        if name == "step" or ("/" in name and metric.reduce == "record"):
+        if name in RESERVED:
             raise ConfigError(f"metric {name!r}: the name is reserved; rename the metric")
 
 

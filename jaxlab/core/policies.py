@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax.sharding import SingleDeviceSharding
@@ -20,7 +21,8 @@ PyTree = Any
 Build = Callable[[dict[str, Any], Any], tuple[Learner, Hyper]]
 
 
-class Policy(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Policy:
     """A trained policy; call it.
 
     Attributes:

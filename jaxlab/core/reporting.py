@@ -25,12 +25,10 @@ import numpy as np
 
 from jaxlab.core import runfolder
 from jaxlab.core.errors import CheckpointError, ConfigError, DataError
+from jaxlab.core.metrics import RESERVED
 
 PyTree = Any
 Row = dict[str, Any]
-
-#: Entries of a metrics line that are not metrics.
-_NOT_METRICS = ("step", "seconds")
 
 
 class MetricsLog:
@@ -79,7 +77,7 @@ class MetricsLog:
             file.write(line.encode())
         if self._board is not None:
             for name, value in row.items():
-                if name not in _NOT_METRICS:
+                if name not in RESERVED:
                     mean = _mean(np.asarray(value, float))
                     self._board.add_scalar(name, mean, row["step"])
 

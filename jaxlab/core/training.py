@@ -20,7 +20,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxlab.core import checkpointing, devices, reporting, runfolder
-from jaxlab.core.arguments import check_arguments, check_hyper, digest
+from jaxlab.core.arguments import (
+    check_additions,
+    check_arguments,
+    check_hyper,
+    check_state,
+    digest,
+)
 from jaxlab.core.chunks import Chunk, compile_chunk, initialiser
 from jaxlab.core.errors import ConfigError, Interrupted
 from jaxlab.core.learner import Hyper, Learner, State
@@ -307,13 +313,14 @@ class _Loop:
     def _call_between(self, between: Between, metrics: dict[str, np.ndarray]) -> None:
         returned, host = between(self.state, metrics, _json(self.host))
         self.host = _json(host)
+        check_additions(metrics)
         if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Learner):
             self.learner, state = returned
             self.programs.clear()
             self.abstract = self.placement.abstract(jax.eval_shape(lambda: state))
         else:
             state = returned
-            _check_same(self.abstract, state)
+            check_state(self.abstract, state)
         shardings = jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
         self.state = jax.device_put(state, shardings)
 
@@ -386,22 +393,3 @@ class _Loop:
 def _json(host: Host) -> Host:
     """The host data as a checkpoint would give it back."""
     return json.loads(json.dumps(runfolder.plain(host)))
-
-
-def _check_same(abstract: PyTree, state: PyTree) -> None:
-    structures: tuple[Any, Any] = jax.tree.structure(abstract), jax.tree.structure(state)
-    old, new = structures
-    if old != new:
-        raise ConfigError(
-            f"between returned a state of another structure ({new}, expected {old}); return "
-            "(learner, state) where the learner changes too"
-        )
-    for (path, leaf), other in zip(
-        jax.tree_util.tree_flatten_with_path(abstract)[0], jax.tree.leaves(state), strict=True
-    ):
-        if leaf.shape != np.shape(other) or leaf.dtype != getattr(other, "dtype", None):
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            raise ConfigError(
-                f"between returned state {name!r} as {getattr(other, 'dtype', type(other))}"
-                f"{list(np.shape(other))}; expected {leaf.dtype}{list(leaf.shape)}"
-            )

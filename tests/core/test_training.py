@@ -241,6 +241,16 @@ def test_between_may_not_change_the_shape_of_the_state_alone(change, message):
         run(counter(), steps=4, between=lambda s, m, h: (change(s), h), progress=False)
 
 
+@pytest.mark.parametrize(("name", "value"), [("seconds", 1.0), ("note", "text"), ("x", None)])
+def test_between_may_add_numbers_only(name, value):
+    def between(state, metrics, host):
+        metrics[name] = value
+        return state, host
+
+    with pytest.raises(ConfigError, match=f"metric '{name}'"):
+        run(counter(), steps=4, between=between, progress=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
