@@ -42,7 +42,7 @@ _HARD_DRIVERS = {
     "headway_time": (1.0, 1.4),
     "usual_acceleration": (0.7, 1.0),
 }
-_SHARES = {"easy": [0.9, 1.1], "hard": [0.5, 2.0]}
+_SHARES = {"easy": [0.9, 1.1], "hard": [0.6, 1.5]}
 
 
 def scenario_schema(env: TrafficSignalControl) -> Json:
@@ -154,6 +154,7 @@ def scenario_schema(env: TrafficSignalControl) -> Json:
             "minimum": 0,
             "maximum": 2**31 - 1,
             "description": "Seed of the vehicles drawn.",
+            "difficulty": {"easy": [0, 2**31 - 1], "hard": [0, 2**31 - 1]},
         },
     }
     schema = _object("Traffic scenario: changes to the nominal demand and conditions.", properties)

@@ -1,0 +1,1 @@
+"""Environment shaping: what to train on, and for which reward."""
