@@ -7,12 +7,13 @@ the simulator keeps one pointer per entry lane and never searches.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxlab.core.errors import DataError
+from jaxlab.core.errors import ConfigError, DataError
 from jaxlab.envs.traffic.json_files import member, number, read_json
 from jaxlab.envs.traffic.roadnet import RoadNet
 from jaxlab.envs.traffic.routing import Router
@@ -90,13 +91,14 @@ def load_flow(
     Raises:
       DataError: naming the flow and the field at fault, an unknown road, a destination
         that cannot be reached or a movement that no lane serves.
+      ConfigError: `duration` or `dt` is not positive.
     """
     where = "flow" if isinstance(source, list) else str(source)
     records = source if isinstance(source, list) else read_json(source)
     if not isinstance(records, list):
         raise DataError(f"{where}: a flow file holds an array of flows")
     if not dt > 0 or not duration > 0:
-        raise DataError(f"duration ({duration}) and dt ({dt}) must be positive")
+        raise ConfigError(f"duration ({duration:g} s) and dt ({dt:g} s) must be positive")
     router = Router(net)
     road_of = {name: r for r, name in enumerate(net.road_ids)}
     flows = [_read_flow(f, i, where, router, road_of) for i, f in enumerate(records)]
@@ -109,7 +111,7 @@ def _read_flow(record: Any, i: int, where: str, router: Router, road_of: dict[st
     place = f"{where}: flow[{i}]"
     anchors = []
     for name in member(record, "route", list, place):
-        if name not in road_of:
+        if not isinstance(name, str) or name not in road_of:
             raise DataError(f"{place}: route names road {name!r}, which the network does not have")
         anchors.append(road_of[name])
     if not anchors:
@@ -175,7 +177,7 @@ def _draw_entries(
     choices = [router.first_lanes(f.route, f"{where}: flow[{i}]") for i, f in enumerate(flows)]
     lanes, priority = np.zeros(len(steps), int), np.zeros(len(steps), np.int32)
     bounds = np.flatnonzero(np.diff(steps, prepend=-1, append=-1))
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in itertools.pairwise(bounds):
         draws = np.frombuffer(generator.bytes(12 * (b - a)), "<u4")
         priority[a:b] = draws[: 2 * (b - a) : 2].astype(np.int32)
         roads = np.array([flows[f].route[0] for f in flow_of[a:b]])

@@ -6,6 +6,8 @@ distances decide who yields. Everything here is numpy in float64 and runs once.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 Points = np.ndarray  # [n, 2], metres
@@ -28,7 +30,7 @@ def unit(v: np.ndarray) -> np.ndarray:
 def polyline_length(points: Points) -> float:
     """Length of a polyline, summed front to back."""
     total = 0.0
-    for a, b in zip(points[:-1], points[1:], strict=True):
+    for a, b in itertools.pairwise(points):
         total += norm(b - a)
     return total
 
@@ -38,7 +40,7 @@ def point_at(points: Points, distance: float) -> np.ndarray:
     distance = min(max(distance, 0.0), polyline_length(points))
     if distance <= 0.0:
         return points[0]
-    for a, b in zip(points[:-1], points[1:], strict=True):
+    for a, b in itertools.pairwise(points):
         length = norm(a - b)
         if distance > length:
             distance -= length
@@ -49,7 +51,7 @@ def point_at(points: Points, distance: float) -> np.ndarray:
 
 def direction_at(points: Points, distance: float) -> np.ndarray:
     """Unit direction of the segment at `distance` along a polyline."""
-    for a, b in zip(points[:-1], points[1:], strict=True):
+    for a, b in itertools.pairwise(points):
         length = norm(b - a)
         if distance < length:
             return unit(b - a)
@@ -69,8 +71,8 @@ def shorten(points: Points, start: float, end: float) -> Points:
 
 def lane_polylines(road: Points, widths: list[float]) -> list[Points]:
     """Offset a road's polyline to the right, once per lane; lane 0 is the innermost."""
-    steps = [unit(b - a) for a, b in zip(road[:-1], road[1:], strict=True)]
-    tangents = [steps[0], *[unit(n + p) for p, n in zip(steps[:-1], steps[1:], strict=True)]]
+    steps = [unit(b - a) for a, b in itertools.pairwise(road)]
+    tangents = [steps[0], *[unit(n + p) for p, n in itertools.pairwise(steps)]]
     tangents.append(steps[-1])
     inner, lanes = 0.0, []
     for width in widths:
@@ -104,7 +106,7 @@ def turning_curve(start_lane: Points, end_lane: Points, width: float) -> Points:
     for i in range(_CURVE_INTERVALS + 1):
         a, level = i / _CURVE_INTERVALS, controls
         while len(level) > 1:
-            level = [(q - p) * a + p for p, q in zip(level[:-1], level[1:], strict=True)]
+            level = [(q - p) * a + p for p, q in itertools.pairwise(level)]
         curve.append(level[0])
     return np.array(curve)
 

@@ -9,6 +9,8 @@ trajectories, so numbers are read here by the same rule.
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from typing import Any
 from jaxlab.core.errors import DataError
 
 _LARGEST_EXACT = 2**53 - 1
+#: The largest power of ten that is a double.
+_LARGEST_POWER = 308
 
 
 def parse_decimal(text: str) -> float:
@@ -40,8 +44,11 @@ def parse_decimal(text: str) -> float:
         digits += value > 0.0
         position += 1
     power += int(exponent) if exponent else 0
-    if power < -308:
-        return sign * value / 10.0**308 / 10.0 ** (-power - 308) if power > -616 else 0.0
+    if power > _LARGEST_POWER:
+        return float(text)
+    if power < -_LARGEST_POWER:
+        rest = -power - _LARGEST_POWER
+        return sign * value / 10.0**_LARGEST_POWER / 10.0**rest if rest < _LARGEST_POWER else 0.0
     return sign * (value * 10.0**power if power >= 0 else value / 10.0**-power)
 
 
@@ -60,6 +67,8 @@ def read_json(path: str | Path) -> Any:
         raise DataError(
             f"{path}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
+    except ValueError as error:  # digits without end
+        raise DataError(f"{path}: holds a number that cannot be read ({error})") from None
     except RecursionError:
         raise DataError(f"{path}: JSON nested too deeply to be a road network or flow") from None
 
@@ -81,8 +90,9 @@ def member(record: Any, name: str, kind: type | tuple[type, ...], where: str) ->
 
 def number(record: Any, name: str, where: str, *, at_least: float | None = None) -> float:
     """A finite numeric field, optionally bounded below."""
-    value = float(member(record, name, (int, float), where))
-    if value != value or value in (float("inf"), float("-inf")):
+    value = member(record, name, (int, float), where)
+    value = float(value) if abs(value) < sys.float_info.max else math.inf
+    if not math.isfinite(value):
         raise DataError(f"{where}: field '{name}' is not finite")
     if at_least is not None and value < at_least:
         raise DataError(f"{where}: field '{name}' is {value:g}; it must be at least {at_least:g}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from jaxlab.core.errors import DataError
 from jaxlab.envs.traffic import geometry
+from jaxlab.envs.traffic.crossings import crossing_tables
 from jaxlab.envs.traffic.json_files import member, number, read_json
 
 #: Right of way by movement, higher first (CityFlow's `RoadLinkType`).
@@ -188,7 +190,7 @@ class _Reader:
             start, end = self._road_ends(road, where)
             points = self._points(member(road, "points", list, where), where)
             if len(points) < 2 or any(
-                geometry.norm(b - a) == 0.0 for a, b in zip(points[:-1], points[1:], strict=True)
+                geometry.norm(b - a) == 0.0 for a, b in itertools.pairwise(points)
             ):
                 raise DataError(f"{where}: needs at least two distinct points")
             lanes = member(road, "lanes", list, where)
@@ -255,7 +257,7 @@ class _Reader:
                         f"road '{self.roads[road]['id']}' has {self.lane_count[road]} lanes"
                     )
                 lanes.append(self.first_lane[road] + index)
-            points = self._points(lane_link.get("points") or [], place)
+            points = self._points(member({"points": [], **lane_link}, "points", list, place), place)
             table["start"].append(lanes[0])
             table["end"].append(lanes[1])
             table["junction"].append(j)
@@ -276,7 +278,7 @@ class _Reader:
                 raise DataError(f"{self.where}: lane link {k} has no length")
         polylines = tuple(lanes["polyline"]) + tuple(links["polyline"])
         speed = np.array(lanes["speed"] + [10_000.0] * len(start))
-        crossings = _crossing_tables(links["polyline"], np.array(links["junction"], int))
+        crossings = crossing_tables(links["polyline"], np.array(links["junction"], int))
         ends = np.array(self.ends).reshape(-1, 2)
         junction = np.vectorize(lambda i: self.junction_of.get(i, -1), otypes=[int])
         return RoadNet(
@@ -313,7 +315,9 @@ class _Reader:
         listed = member(record, "roads", list, where)
         for name in listed:
             if not isinstance(name, str) or name not in self.road_of:
-                raise DataError(f"{where}: 'roads' names {name!r}, which is not a road of this file")
+                raise DataError(
+                    f"{where}: 'roads' names {name!r}, which is not a road of this file"
+                )
         return {
             "id": record["id"],
             "point": (number(point, "x", where), number(point, "y", where)),
@@ -373,30 +377,3 @@ def _padded_groups(group: np.ndarray, count: int) -> np.ndarray:
     for g, m in enumerate(members):
         table[g, : len(m)] = m
     return table
-
-
-def _crossing_tables(curves: list[np.ndarray], junction: np.ndarray) -> dict[str, np.ndarray]:
-    """Crossings of every pair of links of a junction, sorted by distance along each link."""
-    rows: list[list[tuple[float, int, float]]] = [[] for _ in curves]
-    shapes: dict[bytes, tuple[float, float] | None] = {}
-    for j in np.unique(junction):
-        links = np.flatnonzero(junction == j)
-        for n, a in enumerate(links):
-            for b in links[n + 1 :]:
-                key = curves[a].tobytes() + b"|" + curves[b].tobytes()
-                if key not in shapes:
-                    shapes[key] = geometry.first_crossing(curves[a], curves[b])
-                if shapes[key] is not None:
-                    along_a, along_b = shapes[key]
-                    rows[a].append((along_a, b, along_b))
-                    rows[b].append((along_b, a, along_a))
-    for row in rows:
-        row.sort(key=lambda crossing: crossing[0])
-    widest = max([len(row) for row in rows] + [1])
-    foe = np.full((len(curves), widest), -1)
-    slot, distance = np.zeros_like(foe), np.zeros(foe.shape)
-    column = [{b: n for n, (_, b, _) in enumerate(row)} for row in rows]
-    for a, row in enumerate(rows):
-        for n, (along, b, _) in enumerate(row):
-            foe[a, n], slot[a, n], distance[a, n] = b, column[b][a], along
-    return {"cross_foe": foe, "cross_slot": slot, "cross_distance": distance}

@@ -3,11 +3,16 @@
 A *route* is a list of roads. A *path* is what a vehicle drives: lane, link, lane, ...
 Lane choice is CityFlow's: among the links to the next road keep those whose end lane
 goes on to the road after it, then take the end lane nearest to the current index.
+
+Grids are full of shortest routes of equal length. Which one is taken follows from the
+order in which roads leave the queue, so the queue is the binary heap of the C++ library
+that the engine is built with, and neighbours are tried in the order of the file.
 """
 
 from __future__ import annotations
 
-import heapq
+import itertools
+from typing import NoReturn
 
 import numpy as np
 
@@ -24,19 +29,30 @@ class Router:
 
     def __init__(self, net: RoadNet):
         self.net = net
-        lanes, roads = net.num_lanes, len(net.road_ids)
+        roads = len(net.road_ids)
         self.links_of_lane = [[k for k in row if k >= 0] for row in net.lane_links]
         self.end_road = net.lane_road[net.link_end] if net.num_links else np.zeros(0, int)
         self.lanes_of_road = [np.flatnonzero(net.lane_road == r) for r in range(roads)]
-        self.road_length = [float(np.mean(net.length[of])) for of in self.lanes_of_road]
-        self.next_roads: list[list[int]] = [[] for _ in range(roads)]
-        for lane in range(lanes):
-            for k in self.links_of_lane[lane]:
-                successors = self.next_roads[net.lane_road[lane]]
-                if self.end_road[k] not in successors:
-                    successors.append(int(self.end_road[k]))
+        lengths = net.length.tolist()
+        self.road_length = [
+            sum(lengths[n] for n in of.tolist()) / len(of) for of in self.lanes_of_road
+        ]
+        self.next_roads = self._successors()
         self._routes: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._paths: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+
+    def _successors(self) -> list[list[int]]:
+        """Roads one can turn into from each road, in the order the junction's record lists them."""
+        reach = [
+            {int(self.end_road[k]) for n in lanes.tolist() for k in self.links_of_lane[n]}
+            for lanes in self.lanes_of_road
+        ]
+        successors: list[list[int]] = [[] for _ in reach]
+        for place in self.net.intersections:
+            for road, starts in zip(place["ends"], place["starts"], strict=True):
+                if not starts:
+                    successors[road] = [r for r in place["roads"] if r in reach[road]]
+        return successors
 
     def links_to(self, lane: int, road: int) -> list[int]:
         """Links from a lane to a road, in file order."""
@@ -46,7 +62,7 @@ class Router:
         """Fill the gaps between anchor roads by shortest paths (Dijkstra on road length)."""
         if anchors not in self._routes:
             route = [anchors[0]]
-            for a, b in zip(anchors[:-1], anchors[1:], strict=True):
+            for a, b in itertools.pairwise(anchors):
                 if a != b:
                     route += self._shortest(a, b, where)
             if len(route) < 2:
@@ -55,22 +71,24 @@ class Router:
         return self._routes[anchors]
 
     def _shortest(self, start: int, end: int, where: str) -> list[int]:
-        best, origin = {start: 0.0}, {}
-        queue, done = [(0.0, 0, start)], set()
-        order = 0
-        while queue:
-            distance, _, road = heapq.heappop(queue)
+        best: dict[int, float] = {start: 0.0}
+        origin: dict[int, int] = {}
+        done: set[int] = set()
+        heap: list[tuple[float, int]] = []
+        _push(heap, (0.0, start))
+        while heap:
+            road = heap[0][1]
             if road == end:
                 break
+            _pop(heap)
             if road in done:
                 continue
             done.add(road)
             for successor in self.next_roads[road]:
-                candidate = distance + self.road_length[successor]
-                if successor not in best or candidate < best[successor]:
-                    best[successor], origin[successor] = candidate, road
-                    order += 1
-                    heapq.heappush(queue, (candidate, order, successor))
+                distance = best[road] + self.road_length[successor]
+                if successor not in best or distance < best[successor]:
+                    best[successor], origin[successor] = distance, road
+                    _push(heap, (distance, successor))
         else:
             names = self.net.road_ids
             raise DataError(
@@ -86,7 +104,7 @@ class Router:
         """Lanes of the first road that lead to the second."""
         lanes = [n for n in self.lanes_of_road[route[0]] if self.links_to(n, route[1])]
         if not lanes:
-            self._unserved(route[0], route[1], where)
+            self._unserved(route[:2], None, where)
         return lanes
 
     def path(self, route: tuple[int, ...], first_lane: int, where: str) -> tuple[int, ...]:
@@ -101,7 +119,7 @@ class Router:
                         k for k in links if self.links_to(int(self.net.link_end[k]), route[n + 1])
                     ]
                 if not links:
-                    self._unserved(route[n - 1], route[n], where)
+                    self._unserved(route[n - 1 : n + 2], lane, where)
                 index = self.net.lane_index
                 link = min(links, key=lambda k: abs(index[self.net.link_end[k]] - index[lane]))
                 lane = int(self.net.link_end[link])
@@ -109,9 +127,51 @@ class Router:
             self._paths[key] = tuple(drivables)
         return self._paths[key]
 
-    def _unserved(self, a: int, b: int, where: str) -> None:
+    def _unserved(self, roads: tuple[int, ...], lane: int | None, where: str) -> NoReturn:
+        """Say why nobody gets through consecutive `roads`, starting on `lane` of the first."""
         names = self.net.road_ids
+        for a, b in itertools.pairwise(roads):
+            if b not in self.next_roads[a]:
+                raise DataError(
+                    f"{where}: the route turns from road '{names[a]}' into '{names[b]}', but no "
+                    "junction has a movement between them; correct the route or add the movement"
+                )
+        way = "', '".join(names[r] for r in roads[1:])
+        start = names[roads[0]] if lane is None else self.net.lane_ids[lane]
         raise DataError(
-            f"{where}: no lane of road '{names[a]}' leads to '{names[b]}' on the way of this "
-            "route; the junction between them has no such movement"
+            f"{where}: from '{start}' no lanes lead on to '{way}' without a lane change, and "
+            "lane changes are not simulated; correct the route or the lane links"
         )
+
+
+def _push(heap: list[tuple[float, int]], item: tuple[float, int]) -> None:
+    """Add an item to a heap ordered by distance alone."""
+    heap.append(item)
+    _rise(heap, len(heap) - 1)
+
+
+def _rise(heap: list[tuple[float, int]], place: int) -> None:
+    item = heap[place]
+    while place > 0 and heap[parent := (place - 1) // 2][0] > item[0]:
+        heap[place] = heap[parent]
+        place = parent
+    heap[place] = item
+
+
+def _pop(heap: list[tuple[float, int]]) -> None:
+    """Remove the nearest item.
+
+    The gap at the top sinks to the bottom, on ties to the right; the last item fills it
+    and rises again. Items of equal distance therefore come out in this heap's own order.
+    """
+    item = heap.pop()
+    if not heap:
+        return
+    gap, child = 0, 2
+    while child <= len(heap):
+        if child == len(heap) or heap[child][0] > heap[child - 1][0]:
+            child -= 1
+        heap[gap] = heap[child]
+        gap, child = child, 2 * child + 2
+    heap[gap] = item
+    _rise(heap, gap)

@@ -1,0 +1,1 @@
+"""Traffic simulation: any CityFlow network and flow under any signal controller."""
