@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxlab.core.errors import ScenarioError
-from jaxlab.envs.traffic.signals import with_clearance
+from jaxlab.envs.traffic.signals import green_phases, with_clearance
 
 if TYPE_CHECKING:
     from jaxlab.envs.traffic.roadnet import RoadNet
@@ -55,7 +55,7 @@ class Frame:
 def frame_of_state(
     net: RoadNet,
     state: Any,
-    phase: np.ndarray,
+    phase: Sequence[int] | np.ndarray,
     *,
     dt: float,
     vehicle_length: np.ndarray,
@@ -85,10 +85,10 @@ def frame_of_state(
     )
 
 
-def lane_signals(net: RoadNet, phase: np.ndarray) -> np.ndarray:
+def lane_signals(net: RoadNet, phase: Sequence[int] | np.ndarray) -> np.ndarray:
     """Signal shown to each lane, `[lanes]`, for the phases `[junctions]` in force.
 
-    The extra clearance phase of `signals.with_clearance` counts as one they have.
+    The clearance phase of `signals.green_phases` counts as one they have.
     Junctions with a single phase have no signal (CityFlow calls them implicit).
 
     Raises:
@@ -98,7 +98,8 @@ def lane_signals(net: RoadNet, phase: np.ndarray) -> np.ndarray:
     if phase.shape != (net.num_junctions,):
         raise ScenarioError(f"phase: expected shape ({net.num_junctions},), got {phase.shape}")
     allows = with_clearance(net)
-    known = (phase >= 0) & ((phase < net.num_phases) | (phase == allows.shape[1] - 1))
+    clearance = green_phases(net)[1]
+    known = (phase >= 0) & ((phase < net.num_phases) | (phase == clearance))
     if wrong := np.flatnonzero(~known).tolist():
         name, most = net.junction_ids[wrong[0]], net.num_phases[wrong[0]] - 1
         raise ScenarioError(f"phase {phase[wrong[0]]} of '{name}' is not one of 0 to {most}")
