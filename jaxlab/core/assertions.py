@@ -174,3 +174,13 @@ class Traced:
 def fresh(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function anew, past JAX's cache of traces."""
     return jax.jit(lambda *args: function(*args))
+
+
+@jax.jit
+def _slice(tree: PyTree, index: Any) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def member(tree: PyTree, index: int, axis: int | None = 0) -> PyTree:
+    """Member `index` of a batched tree; the tree itself where it is not batched (`axis` None)."""
+    return tree if axis is None else _slice(tree, index)
