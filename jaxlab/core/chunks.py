@@ -18,8 +18,8 @@ from jaxlab.core.placement import Placement
 
 PyTree = Any
 
-#: `(state, t) -> (state, reduced metrics [seeds, ...], records [kept, seeds, ...])`
-Chunk = Callable[[PyTree, Any], tuple[PyTree, dict[str, jax.Array], dict[str, PyTree]]]
+#: `(state, t) -> (state, accumulators [seeds, ...], records [kept, seeds, ...])`
+Chunk = Callable[[PyTree, Any], tuple[PyTree, metrics_.Accumulators, dict[str, PyTree]]]
 
 
 def seed_key(seed: Any) -> jax.Array:
@@ -125,7 +125,7 @@ def _expand(tree: PyTree, axis: int) -> PyTree:
 
 def _advance(
     learner: Learner, state: PyTree, t: jax.Array, length: int, thin: int
-) -> tuple[PyTree, dict[str, jax.Array], dict[str, PyTree]]:
+) -> tuple[PyTree, metrics_.Accumulators, dict[str, PyTree]]:
     """Run `length` steps of one seed from counter `t`."""
     # Compiled inside, the step is traced once for its shapes and for the scan.
     step = jax.jit(learner.step)
@@ -147,7 +147,7 @@ def _advance(
         carry, records = jax.lax.scan(block, carry, length=length // thin)
     else:
         carry, records = jax.lax.scan(one, carry, length=length)[0], {}
-    return carry[1], metrics_.finish(carry[2], template), records
+    return carry[1], metrics_.reduced(carry[2], template), records
 
 
 def _check_state(before: PyTree, after: PyTree) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.learner import REDUCTIONS, Metric, Metrics
@@ -98,18 +99,28 @@ def _add_one(accumulator: PyTree, metric: Metric) -> PyTree:
     return metric.value
 
 
-def finish(accumulators: Accumulators, metrics: Metrics) -> dict[str, jax.Array]:
-    """The reduced values, records left out; a mean without weight is NaN."""
+def reduced(accumulators: Accumulators, metrics: Metrics) -> Accumulators:
+    """The accumulators of all metrics but records."""
+    return {name: accumulators[name] for name, m in metrics.items() if m.reduce != "record"}
+
+
+def finish(accumulators: Accumulators) -> dict[str, np.ndarray]:
+    """The reduced values on the host; a mean without weight is NaN.
+
+    The division is not part of the compiled chunk, where a NaN would stop a debugger.
+    """
     return {
-        name: _ratio(*accumulators[name]) if metric.reduce == "mean" else accumulators[name]
-        for name, metric in metrics.items()
-        if metric.reduce != "record"
+        name: _ratio(*map(np.asarray, parts)) if isinstance(parts, tuple) else np.asarray(parts)
+        for name, parts in accumulators.items()
     }
 
 
-def _ratio(weighted_sum: jax.Array, weights: jax.Array) -> jax.Array:
-    safe = jnp.where(weights != 0, weights, 1)
-    return jnp.where(weights != 0, weighted_sum / safe, jnp.nan)
+def _ratio(weighted_sum: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    # Weights are one per seed, values may have further axes.
+    weights = weights.reshape(weights.shape + (1,) * (weighted_sum.ndim - weights.ndim))
+    weights = np.broadcast_to(weights, weighted_sum.shape)
+    quotient = np.full(weighted_sum.shape, np.nan, weighted_sum.dtype)
+    return np.divide(weighted_sum, weights, out=quotient, where=weights != 0)
 
 
 def records(accumulators: Accumulators, metrics: Metrics) -> dict[str, PyTree]:

@@ -50,6 +50,8 @@ class MetricsLog:
             lines = self._path.read_text().splitlines()
         except FileNotFoundError:
             lines = []
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"{self._path}: cannot be read ({error})") from error
         kept: list[Row] = []
         for line in lines:
             row = _parse(line)

@@ -30,6 +30,7 @@ from jaxlab.core.arguments import (
 from jaxlab.core.chunks import Chunk, compile_chunk, initialiser
 from jaxlab.core.errors import ConfigError, Interrupted
 from jaxlab.core.learner import Hyper, Learner, State
+from jaxlab.core.metrics import finish
 from jaxlab.core.placement import Placement, place
 from jaxlab.core.progress import Progress, StopSignal, say
 
@@ -159,7 +160,12 @@ def run(
         keep=keep,
         **setting,
     )
+    if profile is not None:
+        with runfolder.writing(profile):
+            pathlib.Path(profile).mkdir(parents=True, exist_ok=True)
     loop.begin(hyper, hyper_axis, resume)
+    if resume and loop.step == 0 and progress:
+        say(f"{run_dir} holds no checkpoint: starting from the beginning")
     if loop.placement.note and progress:
         say(loop.placement.note)
     with loop.logging(tensorboard):
@@ -296,7 +302,7 @@ class _Loop:
     def _run_chunk(self, program: Chunk, length: int) -> dict[str, np.ndarray]:
         with self._timed("run"):
             self.state, reduced, records = program(self.state, np.int32(self.step))
-            metrics = {name: np.asarray(value) for name, value in reduced.items()}
+            metrics = finish(reduced)
             jax.block_until_ready(self.state)
         first, self.step = self.step, self.step + length
         self.steps_here += length
