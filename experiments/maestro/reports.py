@@ -2,57 +2,96 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.maestro.evaluation import MEASURES, Evaluation
+from experiments.maestro.evaluation import BASELINES, MEASURES, Evaluation, film
 from experiments.maestro.options import Options
-from jaxlab.core import figures, reporting
+from jaxlab.core import checkpointing, figures, reporting, runfolder
 from jaxlab.core.devices import is_primary
 from jaxlab.core.intervals import bootstrap, median
-from jaxlab.core.training import Result
+from jaxlab.core.learner import Learner
 from jaxlab.envs.traffic.animation import save_animation
 from jaxlab.envs.traffic.environment import TrafficSignalControl
+from jaxlab.envs.traffic.frames import frame_of_state
+from jaxlab.envs.traffic.rendering import Renderer
+from jaxlab.envs.traffic.scenario import wanted_vehicles
+from jaxlab.envs.traffic.scenario_schema import scenario_from_json
+from jaxlab.shaping.curricula import BAND, success
 
 NAMES = {
-    "learned": "learned policy",
+    "learned": "MADDPG",
     "fixed_time": "fixed time",
     "max_pressure": "max pressure",
     "sotl": "SOTL",
 }
-FRAMES_PER_SECOND = 12
+COLOURS = {"learned": "C0", "fixed_time": "C3", "max_pressure": "C2", "sotl": "C1"}
+#: Seconds of traffic between two pictures of the animation, and pictures per second.
+PICTURE_INTERVAL, FRAMES_PER_SECOND = 2.0, 15
+PICTURE_WIDTH = 640
 
 
 def report(
-    options: Options, env: TrafficSignalControl, evaluation: Evaluation, result: Result | None
+    options: Options,
+    env: TrafficSignalControl,
+    learner: Learner,
+    state: Any,
+    evaluation: Evaluation,
+    host: dict[str, Any],
+    performance: dict[str, Any] | None,
 ) -> None:
-    """Write and print everything a run is judged by."""
+    """Write and print everything a run is judged by.
+
+    Args:
+      state: Of the learner, every leaf `[seeds, ...]`.
+      host: Host data of the run, see `stages.Stages`.
+      performance: Times and rates; None where nothing was trained.
+    """
     if not is_primary():
         return
-    run_dir = options.run_dir
-    assert run_dir is not None
-    draw(options, evaluation)
+    assert options.run_dir is not None
+    draw_learning(options.evaluate or options.run_dir, options, evaluation)
+    draw_travel_times(options.run_dir, evaluation)
+    draw_curriculum(options.run_dir, env, host)
     if options.animation_seconds > 0:
-        animate(options, env, evaluation)
+        animate(options, env, learner, jax.tree.map(lambda x: x[0], state))
     learned = evaluation.measures["learned"]
-    results: dict[str, Any] = {key: float(np.median(learned[key])) for key, _, _ in MEASURES}
+    results: dict[str, Any] = {
+        "preset": options.preset,
+        "curriculum": options.curriculum,
+        "seeds": options.seeds,
+    }
+    results |= {key: float(np.median(learned[key])) for key, _, _ in MEASURES}
     results["policies"] = {
         name: {key: _summary(values[key]) for key, _, _ in MEASURES}
         for name, values in evaluation.measures.items()
     }
-    performance = None if result is None else result.performance
-    reporting.write_summary(run_dir, results, performance)
+    results["stages"] = [entry["history"] for entry in host["curricula"]]
+    path = reporting.write_summary(options.run_dir, results, performance)
+    if options.json:
+        print(json.dumps(json.loads(path.read_text())))
+        return
     columns = ["policy", *(f"{name} ({unit})" if unit else name for _, name, unit in MEASURES)]
     rows = [
         [NAMES[name], *(_cell(values[key]) for key, _, _ in MEASURES)]
         for name, values in evaluation.measures.items()
     ]
-    seeds = len(learned["return"])
-    title = f"On the untouched demand; median of {seeds} seeds with its 95 % interval"
-    reporting.print_table(columns, rows, title=title)
-    print(f"results in {run_dir}")
+    seeds = f"the median of {options.seeds} seeds with its 95 % interval"
+    what = "one seed" if options.seeds == 1 else seeds
+    reporting.print_table(columns, rows, title=f"On the untouched demand: {what}")
+    print(f"results in {options.run_dir}")
+
+
+def saved_host(run_dir: Path) -> dict[str, Any]:
+    """Host data in the newest checkpoint of a run."""
+    document = checkpointing.read_document(run_dir / runfolder.CHECKPOINTS)
+    return document["host"]["between"]
 
 
 def _summary(values: np.ndarray) -> dict[str, Any]:
@@ -73,49 +112,115 @@ def _cell(values: np.ndarray) -> str:
     return text
 
 
-def draw(options: Options, evaluation: Evaluation) -> None:
-    """Learning curve and travel time distribution."""
+def draw_learning(source: Path, options: Options, evaluation: Evaluation) -> None:
+    """Learning curve, from the metrics of the run in `source`."""
     assert options.run_dir is not None
-    metrics = reporting.read_metrics(options.run_dir)
-    if metrics and "average_travel_time" in metrics:
-        figure, axes = figures.new_figure()
-        decisions = metrics["step"] * options.num_envs * options.decisions / 1000
-        figures.draw_curve(
-            axes, decisions, metrics["average_travel_time"], label="training, with exploration"
+    metrics = reporting.read_metrics(source)
+    figure, axes = figures.new_figure(6.8, 4.2)
+    decisions = metrics["step"] * options.maddpg.num_envs * options.maddpg.decisions / 1000
+    for name, label in (
+        ("average_travel_time", "training scenarios, exploring"),
+        ("greedy_base_average_travel_time", "MADDPG on the untouched demand"),
+    ):
+        if name in metrics:
+            figures.draw_curve(axes, decisions, metrics[name], label=label, statistic=median)
+    for name in BASELINES:
+        level = float(np.median(evaluation.measures[name]["average_travel_time"]))
+        axes.axhline(level, color=COLOURS[name], linestyle="--", linewidth=1, label=NAMES[name])
+    axes.set_xlabel("decisions in all copies of the network (thousands)")
+    axes.set_ylabel("average travel time (s)")
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize="small")
+    figures.save_figure(figure, options.run_dir, "learning_curve")
+
+
+def draw_travel_times(run_dir: Path, evaluation: Evaluation) -> None:
+    """How long trips took, and which share of all vehicles had arrived by then."""
+    figure, (density, arrived) = figures.new_figure(9.6, 3.8, ncols=2)
+    times = evaluation.travel_times
+    longest = max((t.max() for t in times.values() if len(t)), default=1.0)
+    bins = np.linspace(0, longest, 61)
+    for name, trips in times.items():
+        style = {"color": COLOURS[name], "label": NAMES[name], "linewidth": 1.5}
+        count, departed = len(trips), max(evaluation.departed[name], 1)
+        height = np.histogram(trips, bins)[0] / departed / (bins[1] - bins[0]) * 60
+        density.stairs(height, bins, **style)
+        arrived.step(
+            np.append(np.sort(trips), longest),
+            np.append(np.arange(1, count + 1), count) / departed,
+            where="post",
+            **style,
         )
-        for (name, values), colour in zip(
-            list(evaluation.measures.items()), ("C1", "C2", "C3", "C4"), strict=False
-        ):
-            level = float(np.median(values["average_travel_time"]))
-            axes.axhline(level, color=colour, linestyle="--", linewidth=1, label=NAMES[name])
-        axes.set_xlabel("joint decisions (thousands)")
-        axes.set_ylabel("average travel time (s)")
-        axes.legend(frameon=False)
-        figures.save_figure(figure, options.run_dir, "learning_curve")
-    figure, axes = figures.new_figure()
-    longest = max((t.max() for t in evaluation.travel_times.values() if len(t)), default=1.0)
-    for name, times in evaluation.travel_times.items():
-        if len(times):
-            bins = np.linspace(0, longest, 61)
-            axes.hist(times, bins, histtype="step", linewidth=1.5, label=NAMES[name])
-    axes.set_xlabel("trip time of vehicles that arrived (s)")
-    axes.set_ylabel("vehicles")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
-    figures.save_figure(figure, options.run_dir, "travel_times")
+    density.set_ylabel("share of vehicles per minute of travel time")
+    arrived.set_ylabel("share of vehicles that arrived")
+    arrived.set_ylim(0, 1.02)
+    for axes in (density, arrived):
+        axes.set_xlabel("travel time (s)")
+        axes.set_xlim(0, longest)
+        axes.grid(alpha=0.3)
+    arrived.legend(frameon=False, loc="lower right")
+    figures.save_figure(figure, run_dir, "travel_times")
 
 
-def animate(options: Options, env: TrafficSignalControl, evaluation: Evaluation) -> None:
-    """The first seed's policy at work, one frame per decision, from the middle of the run."""
+def draw_curriculum(run_dir: Path, env: TrafficSignalControl, host: dict[str, Any]) -> None:
+    """Timeline of the curriculum: difficulty, vehicles and success by stage, each seed a line."""
+    figure, rows = figures.new_figure(6.8, 6.4, nrows=3, sharex=True)
+    difficulty, vehicles, reached = rows
+    nominal = max(len(env.demand.value["depart_step"]), 1)
+    longest = 1
+    for n, entry in enumerate(host["curricula"]):
+        history = entry["history"]
+        stage = np.arange(1, len(history) + 1)
+        longest = max(longest, len(history))
+        demand = [
+            float(wanted_vehicles(env, scenario_from_json(env, r["scenario"]))) / nominal
+            for r in history
+        ]
+        scores = np.clip([success(r["metrics"]) for r in history], 0, 2)
+        style = {"marker": "o", "markersize": 3, "linewidth": 1, "color": f"C{n % 10}"}
+        difficulty.plot(stage, [r["difficulty"] for r in history], **style)
+        vehicles.plot(stage, demand, **style)
+        reached.plot(stage, scores, **style)
+    reached.axhspan(*BAND, color="0.9", zorder=0)
+    reached.annotate("held", (longest, BAND[0]), fontsize="small", color="0.4", va="bottom")
+    reached.axhline(1, color="C2", linestyle="--", linewidth=1)
+    difficulty.set(ylabel="difficulty", ylim=(-0.05, 1.05))
+    vehicles.set(ylabel="vehicles relative to\nthe untouched demand", ylim=(0, None))
+    reached.set(ylabel="success relative to\nmax pressure", ylim=(0, None), xlabel="stage")
+    reached.xaxis.get_major_locator().set_params(integer=True)
+    for axes in rows:
+        axes.grid(alpha=0.3)
+    figures.save_figure(figure, run_dir, "curriculum")
+
+
+def animate(options: Options, env: TrafficSignalControl, learner: Learner, state: Any) -> None:
+    """The greedy policy of one seed at work on the untouched demand, from its middle."""
     assert options.run_dir is not None
     params = env.nominal_params()
-    total = evaluation.states.decisions.shape[0]
-    count = min(max(round(options.animation_seconds / env.decision_interval), 1), total)
-    first = (total - count) // 2
+    length = np.asarray(params.drivers.length)
+    parts = max(math.ceil(env.decision_interval / PICTURE_INTERVAL - 1e-9), 1)
+    seconds = min(options.animation_seconds, env.duration)
+    renderer = Renderer(env.net, width=PICTURE_WIDTH, title="Greedy MADDPG")
+    shown = jax.jit(env.phase_shown)
 
-    def pictures():
-        for n in range(first, first + count):
-            state = jax.tree.map(lambda x, n=n: x[n], evaluation.states)
-            yield env.render(state, params)
+    def pictures() -> Iterator[np.ndarray]:
+        states = film(
+            env,
+            learner,
+            state,
+            params,
+            start=(env.duration - seconds) / 2,
+            seconds=seconds,
+            interval=env.decision_interval / parts,
+        )
+        for seen in states:
+            phase = np.asarray(shown(seen, seen.signals.phase, params))
+            yield renderer.draw(
+                frame_of_state(
+                    env.net, seen.traffic, phase, dt=env.simulator.dt, vehicle_length=length
+                )
+            )
 
-    save_animation(options.run_dir / "figures" / "traffic.gif", pictures(), fps=FRAMES_PER_SECOND)
+    path = options.run_dir / runfolder.FIGURES / "traffic.gif"
+    save_animation(path, pictures(), fps=FRAMES_PER_SECOND)

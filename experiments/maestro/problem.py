@@ -1,0 +1,95 @@
+"""What is trained: the environment, and MADDPG that begins with given tasks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from experiments.maestro.options import Options
+from jaxlab.agents import maddpg
+from jaxlab.core.autoreset import Tasks
+from jaxlab.core.learner import Learner
+from jaxlab.core.options import revive
+from jaxlab.core.wrappers import TimeLimit
+from jaxlab.envs.traffic.environment import (
+    TrafficSignalControl,
+    default_environment,
+    make_environment,
+)
+from jaxlab.envs.traffic.scenario import nominal_scenario, scenario_params
+
+#: Places for tasks: of the new scenario (vehicles drawn anew in each), of earlier ones, the base.
+NEW, EARLIER, BASE = 4, 3, 1
+
+
+class Start(NamedTuple):
+    """What a seed begins with: numbers of the learner, and the first tasks."""
+
+    hyper: maddpg.Hyper
+    tasks: Tasks
+
+
+def make_env(options: Options) -> TrafficSignalControl:
+    """The environment that the options name."""
+    common: dict[str, Any] = {
+        "duration": options.duration,
+        "capacity": options.capacity,
+        "max_demand": options.max_demand,
+        "reward": options.reward,
+    }
+    if options.files is None:
+        return default_environment(seed=options.demand_seed, **common)
+    return make_environment(*options.files, **common)
+
+
+def make_learner(options: Options, env: TrafficSignalControl) -> Learner:
+    """MADDPG whose `init` takes a `Start`, so that every seed has tasks of its own."""
+
+    def agent(tasks: Tasks | None) -> Learner:
+        return maddpg.make(
+            TimeLimit(env, decisions_per_episode(env)),
+            options.maddpg,
+            tasks=tasks,
+            neighbours=env.neighbours,
+            episode_metrics=_episode_metrics,
+        )
+
+    def init(key: jax.Array, start: Start) -> maddpg.MADDPGState:
+        return agent(start.tasks).init(key, start.hyper)
+
+    return agent(None)._replace(init=init)
+
+
+def decisions_per_episode(env: TrafficSignalControl) -> int:
+    """Decisions that cover the demand."""
+    return max(round(env.duration / env.decision_interval), 1)
+
+
+def _episode_metrics(info: Any) -> dict[str, jax.Array]:
+    return {
+        "average_travel_time": info["average_travel_time"],
+        "throughput": info["finished"].astype(jnp.float32),
+        "overflow": info["overflow"].astype(jnp.float32),
+    }
+
+
+def steps_per_episode(options: Options, env: TrafficSignalControl) -> int:
+    """Steps of the learner in which every copy of the network ends an episode."""
+    return -(-decisions_per_episode(env) // options.maddpg.decisions)
+
+
+def base_tasks(env: TrafficSignalControl) -> Tasks:
+    """The untouched demand in every place."""
+    places = NEW + EARLIER + BASE
+    base = scenario_params(env, nominal_scenario(env), jax.random.key(0))
+    params = jax.tree.map(lambda x: jnp.broadcast_to(x, (places, *x.shape)), base)
+    return Tasks(params, jnp.ones(places, jnp.float32))
+
+
+def build(options: dict[str, Any], host: Any) -> tuple[Learner, Start]:
+    """Learner and start of one seed of a saved run, from its `config.yaml`."""
+    known = revive(Options, options)
+    env = make_env(known)
+    return make_learner(known, env), Start(known.hyper, base_tasks(env))

@@ -1,0 +1,170 @@
+"""Stages of a curriculum: between chunks the policies are measured and get new tasks.
+
+Every seed has its own curriculum, moved by its own success: seeds stay independent
+repetitions, and a seed's course does not depend on which seeds run beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.maestro.evaluation import check_capacity, controlled, greedy, measures
+from experiments.maestro.options import Options
+from experiments.maestro.problem import (
+    EARLIER,
+    NEW,
+    Start,
+    decisions_per_episode,
+    steps_per_episode,
+)
+from jaxlab.core.autoreset import Tasks
+from jaxlab.core.learner import Learner
+from jaxlab.core.placement import place
+from jaxlab.envs.traffic.controllers import make_controller
+from jaxlab.envs.traffic.environment import TrafficSignalControl
+from jaxlab.envs.traffic.params import TrafficParams
+from jaxlab.envs.traffic.scenario import Scenario, scenario_params
+from jaxlab.envs.traffic.scenario_schema import scenario_from_json, scenario_schema
+from jaxlab.shaping import curricula
+
+Json = dict[str, Any]
+
+#: The controller whose return success is relative to.
+REFERENCE = "max_pressure"
+
+
+class Stages:
+    """The curricula of all seeds of a run.
+
+    What they remember is the host data of the run, plain JSON:
+
+        {"chunks": 3, "curricula": [{"history": [...], "scenario": {...}, "difficulty": 0.2}]}
+    """
+
+    def __init__(self, env: TrafficSignalControl, learner: Learner, options: Options):
+        self.env, self.options = env, options
+        self.seeds = [options.seed + n for n in range(options.seeds)]
+        space = curricula.Space(
+            scenario_schema(env), lambda scenario: scenario_from_json(env, scenario)
+        )
+        stages = options.steps // (steps_per_episode(options, env) * options.stage_episodes)
+        self.curricula = [
+            curricula.make_curriculum(options.curriculum, space, seed=seed, stages=max(stages, 1))
+            for seed in self.seeds
+        ]
+        self._draw = jax.jit(jax.vmap(functools.partial(scenario_params, env)))
+        self._restart = jax.jit(jax.vmap(lambda key, start: _episodes(learner.init(key, start))))
+        # Seeds may lie on different devices or hosts; every host needs all results.
+        replicated = place(options.seeds).replicated
+        self._measure = jax.jit(
+            functools.partial(_measure, env, learner, decisions_per_episode(env)),
+            out_shardings=replicated,
+        )
+
+    def begin(self) -> Json:
+        """Host data before the first chunk."""
+        return {"chunks": 0, "curricula": [self._entry(n, []) for n in range(len(self.seeds))]}
+
+    def _entry(self, index: int, history: list[Json]) -> Json:
+        proposal = self.curricula[index](history)
+        return {"history": history, **proposal._asdict()}
+
+    def tasks(self, host: Json) -> Tasks:
+        """The mixtures that the seeds train on, every leaf `[seeds, tasks, ...]`."""
+        scenarios, keys, weights = [], [], []
+        parse = functools.lru_cache(lambda text: scenario_from_json(self.env, json.loads(text)))
+        for seed, entry in zip(self.seeds, host["curricula"], strict=True):
+            mixed = curricula.mixture(
+                entry["history"], _proposal(entry), new=NEW, earlier=EARLIER, seed=seed
+            )
+            scenarios += [parse(json.dumps(scenario)) for scenario in mixed.scenarios]
+            key = jax.random.fold_in(jax.random.key(seed), len(entry["history"]))
+            keys.append(jax.random.split(key, len(mixed.scenarios)))
+            weights.append(mixed.weights)
+        stacked: Scenario = jax.tree.map(lambda *x: jnp.stack(x), *scenarios)
+        params = self._draw(stacked, jnp.concatenate(keys))
+        params = jax.tree.map(lambda x: x.reshape(len(self.seeds), -1, *x.shape[1:]), params)
+        return Tasks(params, jnp.asarray(np.array(weights, np.float32)))
+
+    def between(self, state: Any, metrics: dict[str, np.ndarray], host: Json) -> tuple[Any, Json]:
+        """After a chunk; at the end of a stage also measure, and move on.
+
+        Raises:
+          CapacityError: more vehicles were on the road than there is room for.
+        """
+        check_capacity(self.env, metrics["overflow"])
+        host = host | {"chunks": host["chunks"] + 1}
+        if host["chunks"] % self.options.stage_episodes:
+            return state, host
+        measured = self.measure(state)
+        check_capacity(self.env, measured.pop("overflow"))
+        entries = []
+        for n, entry in enumerate(host["curricula"]):
+            mine = {name: values[n] for name, values in measured.items()}
+            done = curricula.record(_proposal(entry), mine)
+            entries.append(self._entry(n, [*entry["history"], done]))
+        for name in ("return", "reference", "average_travel_time", "base_average_travel_time"):
+            metrics[f"greedy_{name}"] = measured[name]
+        metrics["difficulty"] = np.array([e["difficulty"] for e in host["curricula"]])
+        host = host | {"curricula": entries}
+        return self.restart(state, host), host
+
+    def measure(self, state: Any) -> dict[str, np.ndarray]:
+        """Greedy policies on their newest scenario and on the base, by name, `[seeds]`."""
+        measured = self._measure(state)
+        return {name: np.asarray(values, float) for name, values in measured.items()}
+
+    def restart(self, state: Any, host: Json) -> Any:
+        """The state with the tasks of the host data and new episodes on them."""
+        tasks = self.tasks(host)
+        keys = jnp.stack(
+            [
+                jax.random.fold_in(jax.random.key(seed), len(entry["history"]))
+                for seed, entry in zip(self.seeds, host["curricula"], strict=True)
+            ]
+        )
+        env, obs = self._restart(keys, Start(state.hyper, tasks))
+        return state.replace(tasks=tasks, env=env, obs=obs)
+
+
+def _proposal(entry: Json) -> curricula.Proposal:
+    return curricula.Proposal(entry["scenario"], entry["difficulty"])
+
+
+def _episodes(state: Any) -> tuple[Any, Any]:
+    """Of a fresh state, what restarts the episodes."""
+    return state.env, state.obs
+
+
+def _measure(
+    env: TrafficSignalControl, learner: Learner, decisions: int, state: Any
+) -> dict[str, jax.Array]:
+    """Measures of the seeds `[seeds]`: the policy on its newest scenario and the base.
+
+    The newest scenario has the first place of the mixture, the base the last.
+    """
+    key = jax.random.key(0)
+    controller = make_controller(REFERENCE, env.simulator.network, dt=env.simulator.dt)
+
+    def one(state: Any) -> dict[str, jax.Array]:
+        tasks: TrafficParams = state.tasks.params
+        two = jax.tree.map(lambda x: x[np.array([0, -1])], tasks)
+        run = jax.vmap(functools.partial(greedy, env, learner, decisions, key, state))
+        played = jax.vmap(measures)(run(two)[1])
+        newest = jax.tree.map(lambda x: x[0], tasks)
+        reference = measures(controlled(env, controller, decisions, key, newest)[1])
+        base = {f"base_{name}": value[1] for name, value in played.items()}
+        overflow = jnp.any(played["overflow"]) | reference["overflow"]
+        return (
+            {name: value[0] for name, value in played.items()}
+            | base
+            | {"reference": reference["return"], "overflow": overflow}
+        )
+
+    return jax.vmap(one)(state)
