@@ -107,9 +107,7 @@ def test_samples_are_one_hot_and_legal(logits, legal, temperature, seed):
     key = jax.random.key(seed)
 
     def sample(x):
-        return distributions.straight_through_gumbel_softmax(
-            key, x, jnp.asarray(mask), temperature
-        )
+        return distributions.straight_through_gumbel_softmax(key, x, jnp.asarray(mask), temperature)
 
     x = jnp.array(logits, jnp.float32)
     value, pullback = jax.vjp(sample, x)

@@ -40,7 +40,9 @@ def green_phases(net: RoadNet) -> tuple[np.ndarray, np.ndarray]:
     Returns:
       Phase indices padded with -1, `[junctions, actions]`, and `[junctions]`.
     """
-    serves = net.phase_allows & (net.movement_rank != RIGHT)[:, None] & (net.movement_rank > 0)[:, None]
+    serves = (
+        net.phase_allows & (net.movement_rank != RIGHT)[:, None] & (net.movement_rank > 0)[:, None]
+    )
     exists = np.arange(serves.shape[1]) < net.num_phases[:, None]
     green = exists & serves.any(-1)
     none = ~green.any(-1)
@@ -87,9 +89,7 @@ def shown(signals: SignalState, clearance_phase: jax.Array) -> jax.Array:
 
 def tick(signals: SignalState) -> SignalState:
     """Let one step pass."""
-    return signals.replace(
-        clearing=jnp.maximum(signals.clearing - 1, 0), age=signals.age + 1
-    )
+    return signals.replace(clearing=jnp.maximum(signals.clearing - 1, 0), age=signals.age + 1)
 
 
 def plan_phases(net: RoadNet, steps: int, dt: float = 1.0) -> np.ndarray:

@@ -122,9 +122,7 @@ def following_speed(
     return jnp.minimum(jnp.minimum(emergency, comfort), headway)
 
 
-def stopping_speed(
-    speed: jax.Array, driver: Drivers, distance: jax.Array, dt: float
-) -> jax.Array:
+def stopping_speed(speed: jax.Array, driver: Drivers, distance: jax.Array, dt: float) -> jax.Array:
     """Next speed of a vehicle that has to stop within `distance` metres."""
     gained = speed + driver.usual_acceleration * dt
     reach = (speed + gained) * dt / 2 + (gained * gained / driver.usual_deceleration / 2)

@@ -1,0 +1,207 @@
+"""Speed of the traffic simulator, with CityFlow beside it where it is installed.
+
+    python -m benchmarks.traffic [--roadnet R --flow F] [--batches 1 16 256] [--json FILE]
+
+Simulated seconds per CPU-second of one core, the plan of the network file and max
+pressure, from an empty network over `--duration` seconds; compile time and memory apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from jaxlab.core import cli
+from jaxlab.core.errors import ConfigError
+from jaxlab.core.options import DeviceOptions
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(DeviceOptions):
+    """Simulated seconds per CPU-second, batched and not, with CityFlow where it is importable."""
+
+    roadnet: Path | None = None
+    """Road network in CityFlow's format; the built-in one by default."""
+    flow: Path | None = None
+    """Flow in CityFlow's format."""
+    batches: tuple[int, ...] = (1, 16, 256)
+    """Copies simulated at once."""
+    group: int = 16
+    """Copies laid side by side; larger batches are mapped over groups, which stay in the cache."""
+    duration: float = 3600.0
+    """Simulated seconds per copy at batch 1; larger batches do a tenth of them."""
+    repeats: int = 3
+    """Timed repetitions; the best and the median are reported."""
+    json: Path | None = None
+    """File for the results."""
+
+    def check(self) -> None:
+        super().check()
+        if (self.roadnet is None) != (self.flow is None):
+            raise ConfigError("--roadnet and --flow go together")
+        for batch in self.batches:
+            if batch < 1 or (batch > self.group and batch % self.group):
+                raise ConfigError(f"--batches {batch}: expected a multiple of {self.group} or less")
+
+
+def main(options: Options) -> None:
+    """Measure and print."""
+    import jax
+
+    from jaxlab.core import reporting
+    from jaxlab.envs.traffic.environment import make_environment
+    from jaxlab.envs.traffic.presets import default_scenario
+
+    if options.roadnet is None or options.flow is None:
+        network, flow = default_scenario(0)
+        name = "built-in 4x4"
+    else:
+        network, flow = options.roadnet, options.flow
+        name = options.roadnet.parent.name or options.roadnet.name
+    env = make_environment(network, flow, duration=options.duration)
+    peer = cityflow(network, flow, int(options.duration))
+    rows: list[dict[str, Any]] = []
+    for controller in ("plan", "max_pressure"):
+        for batch in options.batches:
+            rows.append(
+                {"controller": controller, "batch": batch}
+                | measure(options, env, controller, batch)
+            )
+            rows[-1]["ratio"] = rows[-1]["best"] / peer["best"] if peer else None
+    if peer:
+        rows.append({"controller": "plan", "batch": "CityFlow"} | peer)
+    title = f"Simulated seconds per CPU-second, {name}, {jax.devices()[0].device_kind}"
+    columns = ["controller", "batch", "best", "median", "ratio", "compile_s", "memory_mib"]
+    table = [["-" if row.get(c) is None else row[c] for c in columns] for row in rows]
+    reporting.print_table(columns, table, title=title)
+    if not peer:
+        print("CityFlow is not importable here, so there is no ratio")
+    if options.json is not None:
+        document = {"network": name, "rows": rows, "provenance": reporting.provenance()}
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def measure(options: Options, env: Any, name: str, batch: int) -> dict[str, Any]:
+    """Time one controller at one batch size."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxlab.envs.traffic.controllers import make_controller
+    from jaxlab.envs.traffic.detectors import totals
+    from jaxlab.envs.traffic.rollout import for_controller
+    from jaxlab.envs.traffic.signals import plan_phases
+
+    seconds = int(options.duration if batch == 1 else max(options.duration // 10, 60))
+    # Larger batches start from traffic of mid-hour, so that every batch does typical work.
+    warm = 0 if batch == 1 else int(min(1200, options.duration / 3))
+    simulator, params = env.simulator, env.nominal_params()
+    plan = jnp.asarray(plan_phases(env.net, warm + seconds, simulator.dt))
+    controller = make_controller("max_pressure", simulator.network)
+    fitted = for_controller(env, controller)
+
+    def steps(state, phases):
+        return jax.lax.scan(lambda s, p: (simulator.step(s, p, params), None), state, phases)[0]
+
+    start = (
+        jax.jit(steps)(simulator.reset(params), plan[:warm]) if warm else simulator.reset(params)
+    )
+
+    def under_plan(state):
+        return totals(steps(state, plan[warm:]), params, simulator.dt).average_travel_time
+
+    def under_max_pressure(state):
+        first, _ = fitted.reset(jax.random.key(0), params)
+        first = first.replace(traffic=state)
+
+        def decide(state, n):
+            _, phase = controller.act(jax.random.key(0), (), fitted.detectors(state))
+            return fitted.advance(jax.random.key(0), state, phase, params)[0], None
+
+        decisions = jnp.arange(seconds // int(controller.interval))
+        state = jax.lax.scan(decide, first, decisions)[0].traffic
+        return totals(state, params, simulator.dt).average_travel_time
+
+    one = under_plan if name == "plan" else under_max_pressure
+    groups, size = max(batch // options.group, 1), min(batch, options.group)
+    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (groups, size, *x.shape)), start)
+    run = jax.jit(lambda states: jax.lax.map(jax.vmap(one), states))
+    began = time.perf_counter()
+    program = run.lower(states).compile()
+    compile_seconds = time.perf_counter() - began
+    jax.block_until_ready(program(states))
+    rates = []
+    for _ in range(options.repeats):
+        began = time.process_time()
+        jax.block_until_ready(program(states))
+        rates.append(seconds * batch / (time.process_time() - began))
+    memory = program.memory_analysis()
+    used = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
+    return {
+        "best": max(rates),
+        "median": sorted(rates)[len(rates) // 2],
+        "compile_s": compile_seconds,
+        "memory_mib": used / 2**20,
+    }
+
+
+_PEER = """
+import json, os, sys, time
+import cityflow
+engine, steps = cityflow.Engine(sys.argv[1], thread_num=1), int(sys.argv[2])
+began = time.process_time()
+for _ in range(steps):
+    engine.next_step()
+print(json.dumps([time.process_time() - began, engine.get_average_travel_time()]), flush=True)
+os._exit(0)  # the engine's destructor can hang
+"""
+
+
+def cityflow(network: Any, flow: Any, steps: int, repeats: int = 3) -> dict[str, Any] | None:
+    """The same hour under the plan by CityFlow, in processes of its own; None without it."""
+    try:
+        import importlib.util
+
+        if importlib.util.find_spec("cityflow") is None:
+            return None
+    except ImportError:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for label, source in (("roadnet.json", network), ("flow.json", flow)):
+            text = Path(source).read_text() if isinstance(source, Path) else json.dumps(source)
+            (Path(folder) / label).write_text(text)
+            files.append(label)
+        config = {
+            "interval": 1.0,
+            "seed": 0,
+            "dir": folder + os.sep,
+            "roadnetFile": files[0],
+            "flowFile": files[1],
+            "rlTrafficLight": False,
+            "laneChange": False,
+            "saveReplay": False,
+        }
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(config))
+        rates = []
+        for _ in range(repeats):
+            done = subprocess.run(
+                [sys.executable, "-c", _PEER, str(path), str(steps)],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            spent, _ = json.loads(done.stdout.strip().splitlines()[-1])
+            rates.append(steps / spent)
+    return {"best": max(rates), "median": sorted(rates)[len(rates) // 2]}
+
+
+if __name__ == "__main__":
+    cli.main("benchmarks.traffic", Options, main)
