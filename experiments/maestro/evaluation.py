@@ -1,25 +1,30 @@
-"""Learned policies and controllers on the untouched demand, without noise or shaping."""
+"""Learned policies and controllers side by side, without noise or shaping."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.maestro.problem import decisions_per_episode
 from jaxlab.core.errors import CapacityError
 from jaxlab.core.learner import Learner
+from jaxlab.core.placement import place
 from jaxlab.envs.traffic.controllers import Controller, make_controller
 from jaxlab.envs.traffic.environment import SignalControlState, TrafficSignalControl
 from jaxlab.envs.traffic.params import TrafficParams
-from jaxlab.envs.traffic.rollout import for_controller, simulate
 
 #: Controllers that learned policies are held against.
 BASELINES = ("fixed_time", "max_pressure", "sotl")
+POLICIES = ("learned", *BASELINES)
+#: Episodes of every seed that are played at a time.
+PER_SEED = 4
+#: Places of the newest scenario and of the untouched demand among a seed's tasks.
+NEWEST_PLACE, BASE_PLACE = 0, -1
 #: Columns of the table: key, heading, unit.
 MEASURES = (
     ("average_travel_time", "average travel time", "s"),
@@ -29,6 +34,98 @@ MEASURES = (
 )
 
 Rows = dict[str, jax.Array]
+
+
+class Trials:
+    """Whole episodes of policies on tasks, without noise, in one compiled program.
+
+    A trial is a seed, one of `POLICIES` and a place among the seed's tasks; every seed has
+    `PER_SEED` of them at a time, so that measuring the stages of a curriculum and the
+    final evaluation share the program.
+    """
+
+    def __init__(self, env: TrafficSignalControl, learner: Learner, seeds: int):
+        self.env, self.learner, self.seeds = env, learner, seeds
+        self.controllers = [
+            make_controller(
+                name,
+                env.simulator.network,
+                dt=env.simulator.dt,
+                interval=env.decision_interval,
+                clearance=env.clearance,
+            )
+            for name in BASELINES
+        ]
+        # Seeds may lie on different devices or hosts; every host needs all results.
+        self._run = jax.jit(self._trials, out_shardings=place(seeds).replicated)
+
+    def __call__(self, state: Any, trials: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
+        """Results of `PER_SEED` trials `(policy, place)` of every seed, `[seeds, trials]`.
+
+        Beside `MEASURES`: `trip`, travel times of the vehicles in s, -1 for those that did
+        not arrive, `[seeds, trials, vehicles]`, and `departed`, how many set out.
+
+        Raises:
+          CapacityError: more vehicles were on the road than there is room for.
+        """
+        assert len(trials) == PER_SEED
+        seed = np.repeat(np.arange(self.seeds, dtype=np.int32), PER_SEED)
+        policy = np.array([POLICIES.index(name) for name, _ in trials] * self.seeds, np.int32)
+        where = np.array([n for _, n in trials] * self.seeds, np.int32)
+        results = self._run(state, seed, policy, where)
+        found = {
+            name: np.asarray(value).reshape(self.seeds, PER_SEED, *value.shape[1:])
+            for name, value in results.items()
+        }
+        check_capacity(self.env, found.pop("overflow"))
+        return found
+
+    def _trials(self, state: Any, seed: jax.Array, policy: jax.Array, where: jax.Array) -> Rows:
+        """Trials `[trials]`; one map over all of them, whatever the number of seeds."""
+
+        def one(seed: jax.Array, policy: jax.Array, where: jax.Array) -> Rows:
+            mine = jax.tree.map(lambda x: x[seed], state)
+            return self._play(mine, policy, jax.tree.map(lambda x: x[where], mine.tasks.params))
+
+        return jax.vmap(one)(seed, policy, where)
+
+    def _play(self, state: Any, policy: jax.Array, params: TrafficParams) -> Rows:
+        env = dataclasses.replace(
+            self.env, simulator=dataclasses.replace(self.env.simulator, record_arrivals=True)
+        )
+        key = jax.random.key(0)
+        start, timestep = env.reset(key, params)
+        junctions = jnp.arange(env.num_agents)
+
+        def learned(key: jax.Array, traffic: SignalControlState, obs: Any) -> jax.Array:
+            action = self.learner.act(state, obs, key)
+            return jnp.asarray(env.table["green_phases"])[junctions, action]
+
+        def controlled(controller: Controller) -> Any:
+            return lambda key, traffic, obs: controller.act(key, (), env.detectors(traffic))[1]
+
+        choices = [learned, *map(controlled, self.controllers)]
+
+        def decide(carry, n):
+            traffic, obs = carry
+            act_key, step_key = jax.random.split(jax.random.fold_in(key, n))
+            phase = jax.lax.switch(policy, choices, act_key, traffic, obs)
+            traffic, timestep = env.advance(step_key, traffic, phase, params)
+            return (traffic, timestep.obs), {**timestep.info, "reward": jnp.mean(timestep.reward)}
+
+        decisions = jnp.arange(decisions_per_episode(env), dtype=jnp.int32)
+        (final, _), rows = jax.lax.scan(decide, (start, timestep.obs), decisions)
+        arrival = final.traffic.arrival_step
+        steps = (arrival - params.depart_step).astype(rows["reward"].dtype)
+        return {
+            "average_travel_time": rows["average_travel_time"][-1],
+            "throughput": rows["finished"][-1],
+            "queue": rows["mean_queue"][-1],
+            "return": jnp.sum(rows["reward"]),
+            "overflow": rows["overflow"][-1],
+            "trip": jnp.where(arrival >= 0, steps * env.simulator.dt, -1),
+            "departed": jnp.sum(params.depart_step < final.traffic.step, dtype=jnp.int32),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,82 +143,22 @@ class Evaluation:
     departed: dict[str, int]
 
 
-def evaluate(env: TrafficSignalControl, learner: Learner, state: Any, decisions: int) -> Evaluation:
+def evaluate(trials: Trials, state: Any) -> Evaluation:
     """Evaluate the greedy policies of all seeds (`state` leaves `[seeds, ...]`).
 
     Raises:
       CapacityError: more vehicles were on the road than there is room for.
     """
-    env = dataclasses.replace(
-        env, simulator=dataclasses.replace(env.simulator, record_arrivals=True)
-    )
-    key, params = jax.random.key(0), env.nominal_params()
-    run = jax.jit(jax.vmap(partial(greedy, env, learner, decisions, key), (0, None)))
-    results = {"learned": run(state, params)}
-    for name in BASELINES:
-        controller = make_controller(name, env.simulator.network, dt=env.simulator.dt)
-        play = jax.jit(jax.vmap(partial(controlled, env, controller, decisions, key)))
-        results[name] = play(jax.tree.map(lambda x: x[None], params))
-    found, times, departed = {}, {}, {}
-    for name, (final, rows) in results.items():
-        values = {key: np.asarray(value) for key, value in jax.vmap(measures)(rows).items()}
-        check_capacity(env, values.pop("overflow"))
-        found[name] = values
-        arrival = np.asarray(final.traffic.arrival_step)
-        trip = (arrival - np.asarray(params.depart_step)) * env.simulator.dt
-        times[name] = trip[arrival >= 0]
-        steps = round(decisions * env.decision_interval / env.simulator.dt)
-        departed[name] = int(np.sum(params.depart_step < steps)) * len(arrival)
-    return Evaluation(found, times, departed)
-
-
-def greedy(
-    env: TrafficSignalControl,
-    learner: Learner,
-    decisions: int,
-    key: jax.Array,
-    state: Any,
-    params: TrafficParams,
-) -> tuple[SignalControlState, Rows]:
-    """One episode without noise: the final state, and what was measured at every decision."""
-    start, timestep = env.reset(key, params)
-
-    def decide(carry, n):
-        traffic, obs = carry
-        act_key, step_key = jax.random.split(jax.random.fold_in(key, n))
-        action = learner.act(state, obs, act_key)
-        traffic, timestep = env.step(step_key, traffic, action, params)
-        return (traffic, timestep.obs), {**timestep.info, "reward": jnp.mean(timestep.reward)}
-
-    (final, _), rows = jax.lax.scan(
-        decide, (start, timestep.obs), jnp.arange(decisions, dtype=jnp.int32)
-    )
-    return final, rows
-
-
-def controlled(
-    env: TrafficSignalControl,
-    controller: Controller,
-    decisions: int,
-    key: jax.Array,
-    params: TrafficParams,
-) -> tuple[SignalControlState, Rows]:
-    """As `greedy` with a controller, over the same time."""
-    fitted = for_controller(env, controller)
-    count = round(decisions * env.decision_interval / fitted.decision_interval)
-    final, history = simulate(key, fitted, controller, params, count)
-    return final, {**history.info, "reward": jnp.mean(history.reward, axis=-1)}
-
-
-def measures(rows: Rows) -> Rows:
-    """Measures of an episode from what was measured at its decisions `[decisions, ...]`."""
-    return {
-        "average_travel_time": rows["average_travel_time"][-1],
-        "throughput": rows["finished"][-1],
-        "queue": rows["mean_queue"][-1],
-        "return": jnp.sum(rows["reward"]),
-        "overflow": rows["overflow"][-1],
-    }
+    found = trials(state, [(name, BASE_PLACE) for name in POLICIES])
+    measures, times, departed = {}, {}, {}
+    for n, name in enumerate(POLICIES):
+        # The untouched demand is the same for all seeds, and so is what a controller makes of it.
+        rows = slice(None) if name == "learned" else slice(1)
+        measures[name] = {key: found[key][rows, n] for key, _, _ in MEASURES}
+        trip = found["trip"][rows, n]
+        times[name] = trip[trip >= 0]
+        departed[name] = int(found["departed"][rows, n].sum())
+    return Evaluation(measures, times, departed)
 
 
 def check_capacity(env: TrafficSignalControl, overflow: np.ndarray) -> None:

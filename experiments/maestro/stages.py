@@ -14,21 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.maestro.evaluation import check_capacity, controlled, greedy, measures
-from experiments.maestro.options import Options
-from experiments.maestro.problem import (
-    EARLIER,
-    NEW,
-    Start,
-    decisions_per_episode,
-    steps_per_episode,
+from experiments.maestro.evaluation import (
+    BASE_PLACE,
+    MEASURES,
+    NEWEST_PLACE,
+    Trials,
+    check_capacity,
 )
+from experiments.maestro.options import Options
+from experiments.maestro.problem import EARLIER, NEW, Start, steps_per_episode
 from jaxlab.core.autoreset import Tasks
 from jaxlab.core.learner import Learner
-from jaxlab.core.placement import place
-from jaxlab.envs.traffic.controllers import make_controller
 from jaxlab.envs.traffic.environment import TrafficSignalControl
-from jaxlab.envs.traffic.params import TrafficParams
 from jaxlab.envs.traffic.scenario import Scenario, scenario_params
 from jaxlab.envs.traffic.scenario_schema import scenario_from_json, scenario_schema
 from jaxlab.shaping import curricula
@@ -47,7 +44,9 @@ class Stages:
         {"chunks": 3, "curricula": [{"history": [...], "scenario": {...}, "difficulty": 0.2}]}
     """
 
-    def __init__(self, env: TrafficSignalControl, learner: Learner, options: Options):
+    def __init__(
+        self, env: TrafficSignalControl, learner: Learner, options: Options, trials: Trials
+    ):
         self.env, self.options = env, options
         self.seeds = [options.seed + n for n in range(options.seeds)]
         space = curricula.Space(
@@ -60,12 +59,7 @@ class Stages:
         ]
         self._draw = jax.jit(jax.vmap(functools.partial(scenario_params, env)))
         self._restart = jax.jit(jax.vmap(lambda key, start: _episodes(learner.init(key, start))))
-        # Seeds may lie on different devices or hosts; every host needs all results.
-        replicated = place(options.seeds).replicated
-        self._measure = jax.jit(
-            functools.partial(_measure, env, learner, decisions_per_episode(env)),
-            out_shardings=replicated,
-        )
+        self.trials = trials
 
     def begin(self) -> Json:
         """Host data before the first chunk."""
@@ -87,7 +81,7 @@ class Stages:
             key = jax.random.fold_in(jax.random.key(seed), len(entry["history"]))
             keys.append(jax.random.split(key, len(mixed.scenarios)))
             weights.append(mixed.weights)
-        stacked: Scenario = jax.tree.map(lambda *x: jnp.stack(x), *scenarios)
+        stacked: Scenario = jax.tree.map(lambda *x: np.stack(x), *scenarios)
         params = self._draw(stacked, jnp.concatenate(keys))
         params = jax.tree.map(lambda x: x.reshape(len(self.seeds), -1, *x.shape[1:]), params)
         return Tasks(params, jnp.asarray(np.array(weights, np.float32)))
@@ -103,7 +97,6 @@ class Stages:
         if host["chunks"] % self.options.stage_episodes:
             return state, host
         measured = self.measure(state)
-        check_capacity(self.env, measured.pop("overflow"))
         entries = []
         for n, entry in enumerate(host["curricula"]):
             mine = {name: values[n] for name, values in measured.items()}
@@ -117,8 +110,16 @@ class Stages:
 
     def measure(self, state: Any) -> dict[str, np.ndarray]:
         """Greedy policies on their newest scenario and on the base, by name, `[seeds]`."""
-        measured = self._measure(state)
-        return {name: np.asarray(values, float) for name, values in measured.items()}
+        played = [
+            ("learned", NEWEST_PLACE),
+            (REFERENCE, NEWEST_PLACE),
+            ("learned", BASE_PLACE),
+            (REFERENCE, BASE_PLACE),
+        ]
+        found = {key: values.astype(float) for key, values in self.trials(state, played).items()}
+        measured = {key: found[key][:, 0] for key, _, _ in MEASURES}
+        measured |= {"reference": found["return"][:, 1], "base_reference": found["return"][:, 3]}
+        return measured | {f"base_{key}": found[key][:, 2] for key, _, _ in MEASURES}
 
     def restart(self, state: Any, host: Json) -> Any:
         """The state with the tasks of the host data and new episodes on them."""
@@ -140,31 +141,3 @@ def _proposal(entry: Json) -> curricula.Proposal:
 def _episodes(state: Any) -> tuple[Any, Any]:
     """Of a fresh state, what restarts the episodes."""
     return state.env, state.obs
-
-
-def _measure(
-    env: TrafficSignalControl, learner: Learner, decisions: int, state: Any
-) -> dict[str, jax.Array]:
-    """Measures of the seeds `[seeds]`: the policy on its newest scenario and the base.
-
-    The newest scenario has the first place of the mixture, the base the last.
-    """
-    key = jax.random.key(0)
-    controller = make_controller(REFERENCE, env.simulator.network, dt=env.simulator.dt)
-
-    def one(state: Any) -> dict[str, jax.Array]:
-        tasks: TrafficParams = state.tasks.params
-        two = jax.tree.map(lambda x: x[np.array([0, -1])], tasks)
-        run = jax.vmap(functools.partial(greedy, env, learner, decisions, key, state))
-        played = jax.vmap(measures)(run(two)[1])
-        newest = jax.tree.map(lambda x: x[0], tasks)
-        reference = measures(controlled(env, controller, decisions, key, newest)[1])
-        base = {f"base_{name}": value[1] for name, value in played.items()}
-        overflow = jnp.any(played["overflow"]) | reference["overflow"]
-        return (
-            {name: value[0] for name, value in played.items()}
-            | base
-            | {"reference": reference["return"], "overflow": overflow}
-        )
-
-    return jax.vmap(one)(state)

@@ -12,7 +12,6 @@ from experiments.maestro.options import Options
 from experiments.maestro.problem import (
     Start,
     build,
-    decisions_per_episode,
     make_env,
     make_learner,
     steps_per_episode,
@@ -30,7 +29,8 @@ def train(options: Options) -> Result:
     """
     env = make_env(options)
     learner = make_learner(options, env)
-    stages = Stages(env, learner, options)
+    trials = evaluation.Trials(env, learner, options.seeds)
+    stages = Stages(env, learner, options, trials)
     host = stages.begin()
     hyper = jax.tree.map(lambda x: np.full(options.seeds, x, np.float32), options.hyper)
     result = run(
@@ -45,7 +45,7 @@ def train(options: Options) -> Result:
         show=("average_travel_time", "episode_return", "entropy"),
         **options.run_arguments(),
     )
-    evaluated = evaluation.evaluate(env, learner, result.state, decisions_per_episode(env))
+    evaluated = evaluation.evaluate(trials, result.state)
     reports.report(options, env, learner, result.state, evaluated, result.host, result.performance)
     return result
 
@@ -56,6 +56,7 @@ def evaluate(options: Options) -> None:
     env = make_env(options)
     learner, state = load_state(options.evaluate, build)
     host = reports.saved_host(options.evaluate)
-    evaluated = evaluation.evaluate(env, learner, state, decisions_per_episode(env))
+    trials = evaluation.Trials(env, learner, options.seeds)
+    evaluated = evaluation.evaluate(trials, state)
     options = dataclasses.replace(options, run_dir=options.run_dir or options.evaluate)
     reports.report(options, env, learner, state, evaluated, host, None)

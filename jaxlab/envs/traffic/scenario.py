@@ -138,30 +138,34 @@ def origins_of(env: TrafficSignalControl) -> Origins:
 def nominal_scenario(env: TrafficSignalControl) -> Scenario:
     """The scenario that changes nothing."""
     real, origins = jnp.result_type(float), len(origins_of(env).road)
-    number = lambda value: jnp.asarray(value, real)  # noqa: E731
+
+    def numbers(value: float, *shape: int) -> jax.Array:
+        # Made by numpy: as computations these would be compiled one by one.
+        return jnp.asarray(np.full(shape, value, real))
+
     return Scenario(
-        demand=number(1.0),
-        origins=jnp.ones(origins, real),
-        profile=jnp.ones(PROFILE_BINS, real),
-        turns=jnp.ones(3, real),
+        demand=numbers(1.0),
+        origins=numbers(1.0, origins),
+        profile=numbers(1.0, PROFILE_BINS),
+        turns=numbers(1.0, 3),
         surges=Surge(
-            origins=jnp.zeros((SURGES, origins), bool),
-            start=jnp.zeros(SURGES, real),
-            end=jnp.zeros(SURGES, real),
-            factor=jnp.ones(SURGES, real),
+            origins=jnp.asarray(np.zeros((SURGES, origins), bool)),
+            start=numbers(0.0, SURGES),
+            end=numbers(0.0, SURGES),
+            factor=numbers(1.0, SURGES),
         ),
         incidents=Incidents(
-            lane=jnp.full(INCIDENT_LANES, -1, jnp.int32),
-            start=jnp.zeros(INCIDENT_LANES, real),
-            end=jnp.zeros(INCIDENT_LANES, real),
-            speed_factor=jnp.ones(INCIDENT_LANES, real),
+            lane=jnp.asarray(np.full(INCIDENT_LANES, -1, np.int32)),
+            start=numbers(0.0, INCIDENT_LANES),
+            end=numbers(0.0, INCIDENT_LANES),
+            speed_factor=numbers(1.0, INCIDENT_LANES),
         ),
-        drivers=Drivers(**{name: number(1.0) for name in Drivers.__dataclass_fields__}),
-        clearance=number(env.clearance),
-        min_green=number(env.min_green),
-        sensor_noise=number(0.0),
-        sensor_dropout=number(0.0),
-        seed=jnp.int32(0),
+        drivers=Drivers(**{name: numbers(1.0) for name in Drivers.__dataclass_fields__}),
+        clearance=numbers(env.clearance),
+        min_green=numbers(env.min_green),
+        sensor_noise=numbers(0.0),
+        sensor_dropout=numbers(0.0),
+        seed=jnp.asarray(np.int32(0)),
     )
 
 
@@ -240,6 +244,9 @@ def wanted_vehicles(env: TrafficSignalControl, scenario: Scenario) -> Float[Arra
     return jnp.sum(vehicle_weights(env, scenario))
 
 
+_compiled_wanted_vehicles = jax.jit(wanted_vehicles, static_argnums=0)
+
+
 def check_scenario(env: TrafficSignalControl, scenario: Scenario) -> None:
     """Refuse, on the host, a scenario with more vehicles than its params have room for.
 
@@ -247,7 +254,7 @@ def check_scenario(env: TrafficSignalControl, scenario: Scenario) -> None:
       CapacityError: naming the numbers and what to change.
     """
     vehicles = env.demand.value["depart_step"].shape[0]
-    wanted = float(wanted_vehicles(env, scenario)) if vehicles else 0.0
+    wanted = float(_compiled_wanted_vehicles(env, scenario)) if vehicles else 0.0
     if not wanted <= env.max_demand * vehicles + 1:
         raise CapacityError(
             f"the scenario has {wanted:.0f} vehicles, but the environment has room for "
