@@ -67,6 +67,9 @@ def bootstrap(
         raise ValueError("bootstrap needs at least one value along the first axis")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    if values.shape[0] == 1:
+        estimate = np.asarray(statistic(values))
+        return Interval(estimate, estimate, estimate)
     generator = np.random.default_rng(seed)
     draws = generator.integers(values.shape[0], size=(resamples, values.shape[0]))
     replicates = np.stack([statistic(values[draw]) for draw in draws])
