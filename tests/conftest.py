@@ -40,12 +40,13 @@ hypothesis.settings.load_profile("jaxlab")
 
 #: CPU-seconds that the tests of a folder below `tests/` may use, on a cold cache.
 BUDGETS = {
-    "core": 420,
-    "core/adapters": 240,
-    "agents": 300,
+    "core": 900,
+    "core/adapters": 600,
+    "agents": 600,
     "envs": 60,
-    "envs/traffic": 420,
-    "experiments": 240,
+    "envs/traffic": 900,
+    "experiments": 600,
+    "shaping": 120,
 }
 DEFAULT_BUDGET = 120
 
