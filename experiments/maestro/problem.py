@@ -90,6 +90,6 @@ def base_tasks(env: TrafficSignalControl) -> Tasks:
 
 def build(options: dict[str, Any], host: Any) -> tuple[Learner, Start]:
     """Learner and start of one seed of a saved run, from its `config.yaml`."""
-    known = revive(Options, options)
+    known = revive(options, Options)
     env = make_env(known)
     return make_learner(known, env), Start(known.hyper, base_tasks(env))

@@ -159,7 +159,7 @@ def draw_travel_times(run_dir: Path, evaluation: Evaluation) -> None:
         axes.set_xlabel("travel time (s)")
         axes.set_xlim(0, longest)
         axes.grid(alpha=0.3)
-    arrived.legend(frameon=False, loc="lower right")
+    density.legend(frameon=False)
     figures.save_figure(figure, run_dir, "travel_times")
 
 
@@ -184,7 +184,8 @@ def draw_curriculum(run_dir: Path, env: TrafficSignalControl, host: dict[str, An
         reached.plot(stage, scores, **style)
     reached.axhspan(*BAND, color="0.9", zorder=0)
     reached.annotate("held", (longest, BAND[0]), fontsize="small", color="0.4", va="bottom")
-    reached.axhline(1, color="C2", linestyle="--", linewidth=1)
+    for axes in (vehicles, reached):
+        axes.axhline(1, color="0.5", linestyle="--", linewidth=1)
     difficulty.set(ylabel="difficulty", ylim=(-0.05, 1.05))
     vehicles.set(ylabel="vehicles relative to\nthe untouched demand", ylim=(0, None))
     reached.set(ylabel="success relative to\nmax pressure", ylim=(0, None), xlabel="stage")

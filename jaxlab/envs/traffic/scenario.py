@@ -302,6 +302,7 @@ def scenario_params(env: TrafficSignalControl, scenario: Scenario, key: jax.Arra
     depart = jnp.where(copy == 0, depart, jnp.clip(depart + shift, 0, horizon))
     drawn = jax.random.randint(priority_key, (rows,), -_NEVER, _NEVER, jnp.int32)
     priority = jnp.where(copy == 0, params.priority[source], drawn)
+    priority = jnp.where(present, priority, 0)
 
     path = params.path[source]
     entries = params.entry_offset.shape[0] - 1
