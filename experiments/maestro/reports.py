@@ -117,6 +117,7 @@ def draw_learning(source: Path, options: Options, evaluation: Evaluation) -> Non
     assert options.run_dir is not None
     metrics = reporting.read_metrics(source)
     figure, axes = figures.new_figure(6.8, 4.2)
+    axes.set_prop_cycle(color=["0.6", COLOURS["learned"]])
     decisions = metrics["step"] * options.maddpg.num_envs * options.maddpg.decisions / 1000
     for name, label in (
         ("average_travel_time", "training scenarios, exploring"),
@@ -127,7 +128,7 @@ def draw_learning(source: Path, options: Options, evaluation: Evaluation) -> Non
     for name in BASELINES:
         level = float(np.median(evaluation.measures[name]["average_travel_time"]))
         axes.axhline(level, color=COLOURS[name], linestyle="--", linewidth=1, label=NAMES[name])
-    axes.set_xlabel("decisions in all copies of the network (thousands)")
+    axes.set_xlabel("decisions of a seed in all its copies of the network (thousands)")
     axes.set_ylabel("average travel time (s)")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
