@@ -117,7 +117,6 @@ def draw_learning(source: Path, options: Options, evaluation: Evaluation) -> Non
     assert options.run_dir is not None
     metrics = reporting.read_metrics(source)
     figure, axes = figures.new_figure(6.8, 4.2)
-    axes.set_prop_cycle(color=["0.6", COLOURS["learned"]])
     decisions = metrics["step"] * options.maddpg.num_envs * options.maddpg.decisions / 1000
     for name, label in (
         ("average_travel_time", "training scenarios, exploring"),
