@@ -18,18 +18,21 @@ def crossing_tables(curves: list[np.ndarray], junction: np.ndarray) -> dict[str,
       `cross_foe`, `cross_slot`, `cross_distance` as in `RoadNet`.
     """
     rows: list[list[tuple[float, int, float]]] = [[] for _ in curves]
-    shapes: dict[bytes, tuple[float, float] | None] = {}
     for j in np.unique(junction):
         links = np.flatnonzero(junction == j)
-        for n, a in enumerate(links):
-            for b in links[n + 1 :]:
-                key = curves[a].tobytes() + b"|" + curves[b].tobytes()
-                if key not in shapes:
-                    shapes[key] = geometry.first_crossing(curves[a], curves[b])
-                if shapes[key] is not None:
-                    along_a, along_b = shapes[key]
-                    rows[a].append((along_a, b, along_b))
-                    rows[b].append((along_b, a, along_a))
+        longest = max(len(curves[k]) for k in links)
+        padded = np.stack(
+            [
+                np.concatenate([c, c[-1:].repeat(longest - len(c), 0)])
+                for c in (curves[k] for k in links)
+            ]
+        )
+        for n, a in enumerate(links[:-1].tolist()):
+            meets, along, along_other = geometry.first_crossings(curves[a], padded[n + 1 :])
+            for m in np.flatnonzero(meets):
+                b = int(links[n + 1 + m])
+                rows[a].append((float(along[m]), b, float(along_other[m])))
+                rows[b].append((float(along_other[m]), a, float(along[m])))
     for row in rows:
         row.sort(key=lambda crossing: crossing[0])
     widest = max([len(row) for row in rows] + [1])

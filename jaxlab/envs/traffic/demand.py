@@ -121,8 +121,9 @@ def _read_flow(record: Any, i: int, where: str, router: Router, road_of: dict[st
     for name, value in zip(DRIVER_FIELDS.values(), driver, strict=True):
         if value < 0 or (value == 0 and name not in ("minGap", "headwayTime")):
             raise DataError(f"{place}: vehicle field '{name}' is {value:g}; it must be positive")
-    start = number({"startTime": 0, **record}, "startTime", place, at_least=0)
-    end = number({"endTime": -1, **record}, "endTime", place, at_least=-1)
+    record = {"startTime": 0, "endTime": -1, **record}
+    start = number(record, "startTime", place, at_least=0)
+    end = number(record, "endTime", place, at_least=-1)
     if end != -1 and end < start:
         raise DataError(f"{place}: endTime {end:g} lies before startTime {start:g}")
     interval = number(record, "interval", place)

@@ -27,12 +27,19 @@ def unit(v: np.ndarray) -> np.ndarray:
     return v / norm(v)
 
 
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    return np.sqrt(vectors[..., 0] * vectors[..., 0] + vectors[..., 1] * vectors[..., 1])
+
+
+def distances_along(points: np.ndarray) -> np.ndarray:
+    """Distance of each point from the first along polylines `[..., n, 2]`, summed front to back."""
+    steps = np.cumsum(_lengths(np.diff(points, axis=-2)), axis=-1)
+    return np.concatenate([np.zeros_like(steps[..., :1]), steps], axis=-1)
+
+
 def polyline_length(points: Points) -> float:
     """Length of a polyline, summed front to back."""
-    total = 0.0
-    for a, b in itertools.pairwise(points):
-        total += norm(b - a)
-    return total
+    return float(distances_along(points)[-1])
 
 
 def point_at(points: Points, distance: float) -> np.ndarray:
@@ -115,28 +122,37 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
-def first_crossing(a: Points, b: Points) -> tuple[float, float] | None:
-    """Distances along two polylines of their first intersection, or None.
+def _on_segment(start: np.ndarray, end: np.ndarray, point: np.ndarray) -> np.ndarray:
+    aside = _cross(end - start, point - start)
+    between = ((point - start) * (point - end)).sum(-1)
+    return (np.abs(aside) < _TOLERANCE) & (between < _TOLERANCE)
 
-    Pairs of segments are tried in order of `a`, then `b`. Parallel segments are
-    passed over; touching ends count (CityFlow, `Intersection::initCrosses`).
+
+def first_crossings(curve: Points, others: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First intersection of a polyline with each of some others.
+
+    Pairs of segments are tried in order of `curve`, then of the other. Parallel segments
+    are passed over; touching ends count (CityFlow, `Intersection::initCrosses`).
+
+    Args:
+      curve: `[n, 2]`, m.
+      others: Padded with copies of their last points, `[m, p, 2]`.
+
+    Returns:
+      Whether they meet, and at which distance along `curve` and along the other, `[m]` each.
     """
-    start_a, end_a, start_b, end_b = a[:-1, None], a[1:, None], b[None, :-1], b[None, 1:]
+    start_a, end_a = curve[None, :-1, None], curve[None, 1:, None]
+    start_b, end_b = others[:, None, :-1], others[:, None, 1:]
     step_a, step_b = end_a - start_a, end_b - start_b
     determinant = _cross(step_a, step_b)
     skew = np.abs(determinant) >= _TOLERANCE
     ratio = _cross(start_b - start_a, step_b) / np.where(skew, determinant, 1.0)
     point = start_a + step_a * ratio[..., None]
-
-    def on_segment(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        aside = _cross(end - start, point - start)
-        between = ((point - start) * (point - end)).sum(-1)
-        return (np.abs(aside) < _TOLERANCE) & (between < _TOLERANCE)
-
-    hits = np.argwhere(skew & on_segment(start_a, end_a) & on_segment(start_b, end_b))
-    if len(hits) == 0:
-        return None
-    i, j = hits[0]
-    along_a = polyline_length(a[: i + 1]) + norm(point[i, j] - a[i])
-    along_b = polyline_length(b[: j + 1]) + norm(point[i, j] - b[j])
-    return along_a, along_b
+    hits = skew & _on_segment(start_a, end_a, point) & _on_segment(start_b, end_b, point)
+    flat = hits.reshape(len(others), -1)
+    row, pair = np.arange(len(others)), flat.argmax(1)
+    i, j = np.divmod(pair, others.shape[1] - 1)
+    at = point[row, i, j]
+    along = distances_along(curve)[i] + _lengths(at - curve[i])
+    along_other = distances_along(others)[row, j] + _lengths(at - others[row, j])
+    return flat.any(1), along, along_other
