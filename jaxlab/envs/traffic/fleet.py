@@ -142,12 +142,12 @@ class Layout:
         return np.tile(values, self.copies)
 
     def drivers(self, drivers: Drivers, copy: jax.Array | np.ndarray, kind: jax.Array) -> Drivers:
-        """Parameters of vehicles of type `kind` in copy `copy`.
+        """Parameters of vehicles of type `kind` in copy `copy`; `drivers` `[copies * types]` each.
 
         The selection is a fence: XLA would turn a division by a common scalar into a
         multiplication with its reciprocal, which rounds differently.
         """
-        types = drivers.length.shape[-1]
+        types = drivers.length.size // self.copies
         some = kind >= 0
         if types == 1:
             return jax.tree.map(lambda x: jnp.where(some, x.reshape(-1)[copy], 1), drivers)
