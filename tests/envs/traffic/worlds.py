@@ -18,7 +18,7 @@ NEVER = np.iinfo(np.int32).max
 ALL_GREEN = 9
 #: Fields of the state that runs record, by slot `[steps, slots]` or `[steps]`.
 RECORDED = (
-    *("vehicle", "path", "hop", "drivable", "position", "speed", "gap", "blocker"),
+    *("vehicle", "path", "hop", "drivable", "previous", "position", "speed", "gap", "blocker"),
     *("finished", "travel_steps", "overflow"),
 )
 
