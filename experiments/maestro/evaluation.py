@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.maestro.problem import decisions_per_episode
+from jaxlab.agents.maddpg import MADDPGState
 from jaxlab.core.errors import CapacityError
 from jaxlab.core.learner import Learner
 from jaxlab.core.placement import place
@@ -72,7 +73,7 @@ class Trials:
         seed = np.repeat(np.arange(self.seeds, dtype=np.int32), PER_SEED)
         policy = np.array([POLICIES.index(name) for name, _ in trials] * self.seeds, np.int32)
         where = np.array([n for _, n in trials] * self.seeds, np.int32)
-        results = self._run(state, seed, policy, where)
+        results = self._run(without_experience(state), seed, policy, where)
         found = {
             name: np.asarray(value).reshape(self.seeds, PER_SEED, *value.shape[1:])
             for name, value in results.items()
@@ -82,50 +83,60 @@ class Trials:
 
     def _trials(self, state: Any, seed: jax.Array, policy: jax.Array, where: jax.Array) -> Rows:
         """Trials `[trials]`; one map over all of them, whatever the number of seeds."""
-
-        def one(seed: jax.Array, policy: jax.Array, where: jax.Array) -> Rows:
-            mine = jax.tree.map(lambda x: x[seed], state)
-            return self._play(mine, policy, jax.tree.map(lambda x: x[where], mine.tasks.params))
-
-        return jax.vmap(one)(seed, policy, where)
-
-    def _play(self, state: Any, policy: jax.Array, params: TrafficParams) -> Rows:
         env = dataclasses.replace(
             self.env, simulator=dataclasses.replace(self.env.simulator, record_arrivals=True)
         )
         key = jax.random.key(0)
-        start, timestep = env.reset(key, params)
-        junctions = jnp.arange(env.num_agents)
+        params = jax.tree.map(lambda x: x[seed, where], state.tasks.params)
+        state = jax.tree.map(lambda x: x[seed], state.replace(tasks=None))
+        start, timestep = jax.vmap(env.reset, (None, 0))(key, params)
 
-        def learned(key: jax.Array, traffic: SignalControlState, obs: Any) -> jax.Array:
-            action = self.learner.act(state, obs, key)
-            return jnp.asarray(env.table["green_phases"])[junctions, action]
-
-        def controlled(controller: Controller) -> Any:
-            return lambda key, traffic, obs: controller.act(key, (), env.detectors(traffic))[1]
-
-        choices = [learned, *map(controlled, self.controllers)]
-
+        # The map is inside the scan: mapping a scan traces its body several times.
         def decide(carry, n):
-            traffic, obs = carry
             act_key, step_key = jax.random.split(jax.random.fold_in(key, n))
-            phase = jax.lax.switch(policy, choices, act_key, traffic, obs)
-            traffic, timestep = env.advance(step_key, traffic, phase, params)
-            return (traffic, timestep.obs), {**timestep.info, "reward": jnp.mean(timestep.reward)}
+
+            def one(state, policy, params, traffic, obs):
+                phase = self._phase(state, policy, act_key, traffic, obs)
+                traffic, timestep = env.advance(step_key, traffic, phase, params)
+                rows = {**timestep.info, "reward": jnp.mean(timestep.reward)}
+                return (traffic, timestep.obs), rows
+
+            return jax.vmap(one)(state, policy, params, *carry)
 
         decisions = jnp.arange(decisions_per_episode(env), dtype=jnp.int32)
         (final, _), rows = jax.lax.scan(decide, (start, timestep.obs), decisions)
         arrival = final.traffic.arrival_step
         steps = (arrival - params.depart_step).astype(rows["reward"].dtype)
+        departed = params.depart_step < final.traffic.step[:, None]
         return {
             "average_travel_time": rows["average_travel_time"][-1],
             "throughput": rows["finished"][-1],
             "queue": rows["mean_queue"][-1],
-            "return": jnp.sum(rows["reward"]),
+            "return": jnp.sum(rows["reward"], axis=0),
             "overflow": rows["overflow"][-1],
             "trip": jnp.where(arrival >= 0, steps * env.simulator.dt, -1),
-            "departed": jnp.sum(params.depart_step < final.traffic.step, dtype=jnp.int32),
+            "departed": jnp.sum(departed, axis=1, dtype=jnp.int32),
         }
+
+    def _phase(
+        self, state: Any, policy: jax.Array, key: jax.Array, traffic: SignalControlState, obs: Any
+    ) -> jax.Array:
+        """What one of `POLICIES` shows next at the junctions, `[junctions]`."""
+        junctions, green = jnp.arange(self.env.num_agents), self.env.table["green_phases"]
+        detectors = self.env.detectors(traffic)
+
+        def learned() -> jax.Array:
+            return jnp.asarray(green)[junctions, self.learner.act(state, obs, key)]
+
+        def controlled(controller: Controller) -> Callable[[], jax.Array]:
+            return lambda: controller.act(key, (), detectors)[1]
+
+        return jax.lax.switch(policy, [learned, *map(controlled, self.controllers)])
+
+
+def without_experience(state: MADDPGState) -> MADDPGState:
+    """What policies need of a learner's state; the replay is most of it."""
+    return state.replace(replay=None, env=None, obs=None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,8 +203,9 @@ def film(
     per_decision = round(env.decision_interval / interval)
     key = jax.random.key(0)
 
+    # State and params are arguments: as constants they would make each run compile anew.
     @jax.jit
-    def decide(traffic, obs, n):
+    def decide(state, params, traffic, obs, n):
         act_key, step_key = jax.random.split(jax.random.fold_in(key, n))
         action = learner.act(state, obs, act_key)
 
@@ -207,7 +219,7 @@ def film(
     traffic, timestep = jax.jit(fine.reset)(key, params)
     obs, first = timestep.obs, int(start // env.decision_interval)
     for n in range(first + max(round(seconds / env.decision_interval), 1)):
-        (traffic, obs), states = decide(traffic, obs, jnp.int32(n))
+        (traffic, obs), states = decide(state, params, traffic, obs, jnp.int32(n))
         if n >= first:
             states = jax.device_get(states)
             for m in range(per_decision):

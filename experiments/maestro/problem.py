@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from experiments.maestro.options import Options
 from jaxlab.agents import maddpg
-from jaxlab.core.autoreset import Tasks
+from jaxlab.core.autoreset import AutoReset, Tasks
 from jaxlab.core.learner import Learner
 from jaxlab.core.options import revive
-from jaxlab.core.wrappers import TimeLimit
+from jaxlab.core.wrappers import LogEpisode, TimeLimit
 from jaxlab.envs.traffic.environment import (
     TrafficSignalControl,
     default_environment,
@@ -46,20 +46,31 @@ def make_env(options: Options) -> TrafficSignalControl:
 
 def make_learner(options: Options, env: TrafficSignalControl) -> Learner:
     """MADDPG whose `init` takes a `Start`, so that every seed has tasks of its own."""
-
-    def agent(tasks: Tasks | None) -> Learner:
-        return maddpg.make(
-            TimeLimit(env, decisions_per_episode(env)),
-            options.maddpg,
-            tasks=tasks,
-            neighbours=env.neighbours,
-            episode_metrics=_episode_metrics,
-        )
+    learner = maddpg.make(
+        TimeLimit(env, decisions_per_episode(env)),
+        options.maddpg,
+        tasks=base_tasks(env),
+        neighbours=env.neighbours,
+        episode_metrics=_episode_metrics,
+    )
 
     def init(key: jax.Array, start: Start) -> maddpg.MADDPGState:
-        return agent(start.tasks).init(key, start.hyper)
+        state = learner.init(key, start.hyper).replace(tasks=start.tasks)
+        return restart(env, state, jax.random.fold_in(key, 1))
 
-    return agent(None)._replace(init=init)
+    return learner._replace(init=init)
+
+
+def restart(
+    env: TrafficSignalControl, state: maddpg.MADDPGState, key: jax.Array
+) -> maddpg.MADDPGState:
+    """The state with new episodes, on its tasks, in all copies of the network."""
+    # The environment as `maddpg.make` wraps it.
+    wrapped = LogEpisode(AutoReset(TimeLimit(env, decisions_per_episode(env))))
+    copies = jax.tree.leaves(state.obs)[0].shape[0]
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(copies))
+    started, timestep = jax.vmap(wrapped.reset, (0, None))(keys, state.tasks)
+    return state.replace(env=started, obs=timestep.obs)
 
 
 def decisions_per_episode(env: TrafficSignalControl) -> int:
@@ -83,7 +94,8 @@ def steps_per_episode(options: Options, env: TrafficSignalControl) -> int:
 def base_tasks(env: TrafficSignalControl) -> Tasks:
     """The untouched demand in every place."""
     places = NEW + EARLIER + BASE
-    base = scenario_params(env, nominal_scenario(env), jax.random.key(0))
+    draw = jax.jit(scenario_params, static_argnums=0)
+    base = draw(env, nominal_scenario(env), jax.random.key(0))
     params = jax.tree.map(lambda x: jnp.broadcast_to(x, (places, *x.shape)), base)
     return Tasks(params, jnp.ones(places, jnp.float32))
 

@@ -11,10 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.maestro.evaluation import BASELINES, MEASURES, Evaluation, film
+from experiments.maestro.evaluation import BASELINES, MEASURES, Evaluation, film, without_experience
 from experiments.maestro.options import Options
-from jaxlab.core import checkpointing, figures, reporting, runfolder
-from jaxlab.core.devices import is_primary
+from jaxlab.core import checkpointing, devices, figures, reporting, runfolder
 from jaxlab.core.intervals import bootstrap, median
 from jaxlab.core.learner import Learner
 from jaxlab.envs.traffic.animation import save_animation
@@ -53,14 +52,15 @@ def report(
       host: Host data of the run, see `stages.Stages`.
       performance: Times and rates; None where nothing was trained.
     """
-    if not is_primary():
+    first = _first_seed(state)
+    if not devices.is_primary():
         return
     assert options.run_dir is not None
     draw_learning(options.evaluate or options.run_dir, options, evaluation)
     draw_travel_times(options.run_dir, evaluation)
     draw_curriculum(options.run_dir, env, host)
     if options.animation_seconds > 0:
-        animate(options, env, learner, jax.tree.map(lambda x: x[0], state))
+        animate(options, env, learner, first)
     learned = evaluation.measures["learned"]
     results: dict[str, Any] = {
         "preset": options.preset,
@@ -86,6 +86,12 @@ def report(
     what = "one seed" if options.seeds == 1 else seeds
     reporting.print_table(columns, rows, title=f"On the untouched demand: {what}")
     print(f"results in {options.run_dir}")
+
+
+def _first_seed(state: Any) -> Any:
+    """What the policy of the first seed needs, on the host; every process must call it."""
+    fetched = devices.fetch(without_experience(state).replace(tasks=None))
+    return jax.tree.map(lambda x: x[0], fetched)
 
 
 def saved_host(run_dir: Path) -> dict[str, Any]:

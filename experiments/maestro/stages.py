@@ -11,7 +11,6 @@ import json
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.maestro.evaluation import (
@@ -22,10 +21,10 @@ from experiments.maestro.evaluation import (
     check_capacity,
 )
 from experiments.maestro.options import Options
-from experiments.maestro.problem import EARLIER, NEW, Start, steps_per_episode
+from experiments.maestro.problem import EARLIER, NEW, restart, steps_per_episode
 from jaxlab.core.autoreset import Tasks
-from jaxlab.core.learner import Learner
 from jaxlab.envs.traffic.environment import TrafficSignalControl
+from jaxlab.envs.traffic.params import TrafficParams
 from jaxlab.envs.traffic.scenario import Scenario, scenario_params
 from jaxlab.envs.traffic.scenario_schema import scenario_from_json, scenario_schema
 from jaxlab.shaping import curricula
@@ -44,9 +43,7 @@ class Stages:
         {"chunks": 3, "curricula": [{"history": [...], "scenario": {...}, "difficulty": 0.2}]}
     """
 
-    def __init__(
-        self, env: TrafficSignalControl, learner: Learner, options: Options, trials: Trials
-    ):
+    def __init__(self, env: TrafficSignalControl, options: Options, trials: Trials | None):
         self.env, self.options = env, options
         self.seeds = [options.seed + n for n in range(options.seeds)]
         space = curricula.Space(
@@ -57,8 +54,8 @@ class Stages:
             curricula.make_curriculum(options.curriculum, space, seed=seed, stages=max(stages, 1))
             for seed in self.seeds
         ]
-        self._draw = jax.jit(jax.vmap(functools.partial(scenario_params, env)))
-        self._restart = jax.jit(jax.vmap(lambda key, start: _episodes(learner.init(key, start))))
+        self._draw = jax.jit(jax.vmap(functools.partial(_draw, env)))
+        self._restart = jax.jit(jax.vmap(functools.partial(_restart, env)))
         self.trials = trials
 
     def begin(self) -> Json:
@@ -70,21 +67,27 @@ class Stages:
         return {"history": history, **proposal._asdict()}
 
     def tasks(self, host: Json) -> Tasks:
-        """The mixtures that the seeds train on, every leaf `[seeds, tasks, ...]`."""
-        scenarios, keys, weights = [], [], []
+        """The mixtures that the seeds train on, numpy arrays `[seeds, tasks, ...]`."""
         parse = functools.lru_cache(lambda text: scenario_from_json(self.env, json.loads(text)))
+        scenarios, weights = [], []
         for seed, entry in zip(self.seeds, host["curricula"], strict=True):
             mixed = curricula.mixture(
                 entry["history"], _proposal(entry), new=NEW, earlier=EARLIER, seed=seed
             )
             scenarios += [parse(json.dumps(scenario)) for scenario in mixed.scenarios]
-            key = jax.random.fold_in(jax.random.key(seed), len(entry["history"]))
-            keys.append(jax.random.split(key, len(mixed.scenarios)))
             weights.append(mixed.weights)
         stacked: Scenario = jax.tree.map(lambda *x: np.stack(x), *scenarios)
-        params = self._draw(stacked, jnp.concatenate(keys))
-        params = jax.tree.map(lambda x: x.reshape(len(self.seeds), -1, *x.shape[1:]), params)
-        return Tasks(params, jnp.asarray(np.array(weights, np.float32)))
+        places = len(scenarios) // len(self.seeds)
+        seed, stage = (np.repeat(numbers, places) for numbers in self._numbers(host))
+        place = np.tile(np.arange(places, dtype=np.uint32), len(self.seeds))
+        params = jax.device_get(self._draw(stacked, seed, stage, place))
+        params = jax.tree.map(lambda x: x.reshape(-1, places, *x.shape[1:]), params)
+        return Tasks(params, np.array(weights, np.float32))
+
+    def _numbers(self, host: Json) -> tuple[np.ndarray, np.ndarray]:
+        """Seeds and the numbers of their stages, which together tell keys apart."""
+        stages = [len(entry["history"]) for entry in host["curricula"]]
+        return np.array(self.seeds, np.uint32), np.array(stages, np.uint32)
 
     def between(self, state: Any, metrics: dict[str, np.ndarray], host: Json) -> tuple[Any, Json]:
         """After a chunk; at the end of a stage also measure, and move on.
@@ -123,21 +126,29 @@ class Stages:
 
     def restart(self, state: Any, host: Json) -> Any:
         """The state with the tasks of the host data and new episodes on them."""
-        tasks = self.tasks(host)
-        keys = jnp.stack(
-            [
-                jax.random.fold_in(jax.random.key(seed), len(entry["history"]))
-                for seed, entry in zip(self.seeds, host["curricula"], strict=True)
-            ]
-        )
-        env, obs = self._restart(keys, Start(state.hyper, tasks))
-        return state.replace(tasks=tasks, env=env, obs=obs)
+        state = state.replace(tasks=self.tasks(host))
+        env, obs = self._restart(*self._numbers(host), state.replace(replay=None))
+        return state.replace(env=env, obs=obs)
 
 
 def _proposal(entry: Json) -> curricula.Proposal:
     return curricula.Proposal(entry["scenario"], entry["difficulty"])
 
 
-def _episodes(state: Any) -> tuple[Any, Any]:
-    """Of a fresh state, what restarts the episodes."""
+def _draw(
+    env: TrafficSignalControl,
+    scenario: Scenario,
+    seed: jax.Array,
+    stage: jax.Array,
+    place: jax.Array,
+) -> TrafficParams:
+    key = jax.random.fold_in(jax.random.key(seed), stage)
+    return scenario_params(env, scenario, jax.random.fold_in(key, place))
+
+
+def _restart(
+    env: TrafficSignalControl, seed: jax.Array, stage: jax.Array, state: Any
+) -> tuple[Any, Any]:
+    """Fresh episodes and their first observations."""
+    state = restart(env, state, jax.random.fold_in(jax.random.key(seed), stage))
     return state.env, state.obs

@@ -30,7 +30,7 @@ def train(options: Options) -> Result:
     env = make_env(options)
     learner = make_learner(options, env)
     trials = evaluation.Trials(env, learner, options.seeds)
-    stages = Stages(env, learner, options, trials)
+    stages = Stages(env, options, trials)
     host = stages.begin()
     hyper = jax.tree.map(lambda x: np.full(options.seeds, x, np.float32), options.hyper)
     result = run(

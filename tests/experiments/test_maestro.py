@@ -16,7 +16,7 @@ from PIL import Image
 from experiments.maestro import load_policy, training
 from experiments.maestro.evaluation import POLICIES, check_capacity
 from experiments.maestro.options import PRESETS, Options
-from experiments.maestro.problem import BASE, EARLIER, NEW, make_env, make_learner
+from experiments.maestro.problem import BASE, EARLIER, NEW, make_env
 from experiments.maestro.reports import saved_host
 from experiments.maestro.stages import Stages
 from jaxlab.agents.maddpg import MADDPGConfig
@@ -205,8 +205,7 @@ def test_a_seed_has_the_curriculum_it_would_have_alone(files, tmp_path):
     pair = small(files, tmp_path / "pair", seed=4, seeds=2)
     alone = small(files, tmp_path / "alone", seed=5, seeds=1)
     env = make_env(pair)
-    learner = make_learner(pair, env)
-    both, one = (Stages(env, learner, options, trials=None) for options in (pair, alone))
+    both, one = (Stages(env, options, trials=None) for options in (pair, alone))
     hosts = both.begin(), one.begin()
     assert hosts[0]["curricula"][1] == hosts[1]["curricula"][0]
     tasks = both.tasks(hosts[0]), one.tasks(hosts[1])

@@ -239,12 +239,10 @@ def vehicle_weights(env: TrafficSignalControl, scenario: Scenario) -> Float[Arra
     return weight
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def wanted_vehicles(env: TrafficSignalControl, scenario: Scenario) -> Float[Array, ""]:
     """Number of vehicles of a scenario, to be held against `num_rows`."""
     return jnp.sum(vehicle_weights(env, scenario))
-
-
-_compiled_wanted_vehicles = jax.jit(wanted_vehicles, static_argnums=0)
 
 
 def check_scenario(env: TrafficSignalControl, scenario: Scenario) -> None:
@@ -254,7 +252,7 @@ def check_scenario(env: TrafficSignalControl, scenario: Scenario) -> None:
       CapacityError: naming the numbers and what to change.
     """
     vehicles = env.demand.value["depart_step"].shape[0]
-    wanted = float(_compiled_wanted_vehicles(env, scenario)) if vehicles else 0.0
+    wanted = float(wanted_vehicles(env, scenario)) if vehicles else 0.0
     if not wanted <= env.max_demand * vehicles + 1:
         raise CapacityError(
             f"the scenario has {wanted:.0f} vehicles, but the environment has room for "
