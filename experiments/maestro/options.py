@@ -21,7 +21,7 @@ class Options(RunOptions):
     copies of the network, and then `updates` updates. Every seed has a curriculum of its own.
     """
 
-    steps: int = 1080
+    steps: int = 1620
     """Steps of the learner, best a multiple of those in an episode (360 decisions by default)."""
     roadnet: Path | None = None
     """Road network in CityFlow's format; needs --flow."""
@@ -39,7 +39,7 @@ class Options(RunOptions):
     max_demand: float = 1.5
     """Largest demand of a scenario, relative to the untouched one."""
     capacity: int | None = None
-    """Vehicles that fit on the road at once; estimated from the demand by default."""
+    """Vehicles that fit on the road at once; by default all those of the largest scenario."""
     reward: Literal["waiting", "pressure", "queue", "delay", "travel_time"] = "waiting"
     """Reward of a junction and decision."""
     maddpg: MADDPGConfig = dataclasses.field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ from jaxlab.envs.traffic.environment import (
     default_environment,
     make_environment,
 )
-from jaxlab.envs.traffic.scenario import nominal_scenario, scenario_params
+from jaxlab.envs.traffic.scenario import nominal_scenario, num_rows, scenario_params
 
 #: Places for tasks: of the new scenario (vehicles drawn anew in each), of earlier ones, the base.
 NEW, EARLIER, BASE = 4, 3, 1
@@ -32,7 +33,11 @@ class Start(NamedTuple):
 
 
 def make_env(options: Options) -> TrafficSignalControl:
-    """The environment that the options name."""
+    """The environment that the options name.
+
+    Without `capacity` there is room on the road for all vehicles of the largest scenario:
+    slots that are not in use cost next to nothing, and untrained policies fill any road.
+    """
     common: dict[str, Any] = {
         "duration": options.duration,
         "capacity": options.capacity,
@@ -40,8 +45,13 @@ def make_env(options: Options) -> TrafficSignalControl:
         "reward": options.reward,
     }
     if options.files is None:
-        return default_environment(seed=options.demand_seed, **common)
-    return make_environment(*options.files, **common)
+        env = default_environment(seed=options.demand_seed, **common)
+    else:
+        env = make_environment(*options.files, **common)
+    if options.capacity is not None:
+        return env
+    room = 64 * -(-(num_rows(env) + 1) // 64) - 1
+    return dataclasses.replace(env, simulator=dataclasses.replace(env.simulator, capacity=room))
 
 
 def make_learner(options: Options, env: TrafficSignalControl) -> Learner:

@@ -30,7 +30,12 @@ NAMES = {
     "max_pressure": "max pressure",
     "sotl": "SOTL",
 }
-COLOURS = {"learned": "C0", "fixed_time": "C3", "max_pressure": "C2", "sotl": "C1"}
+COLOURS = {
+    "learned": "tab:blue",
+    "fixed_time": "tab:red",
+    "max_pressure": "tab:green",
+    "sotl": "tab:orange",
+}
 #: Seconds of traffic between two pictures of the animation, and pictures per second.
 PICTURE_INTERVAL, FRAMES_PER_SECOND = 2.0, 15
 PICTURE_WIDTH = 640
@@ -123,6 +128,7 @@ def draw_learning(source: Path, options: Options, evaluation: Evaluation) -> Non
     assert options.run_dir is not None
     metrics = reporting.read_metrics(source)
     figure, axes = figures.new_figure(6.8, 4.2)
+    axes.set_prop_cycle(color=["tab:gray", COLOURS["learned"]])
     decisions = metrics["step"] * options.maddpg.num_envs * options.maddpg.decisions / 1000
     for name, label in (
         ("average_travel_time", "training scenarios, exploring"),
@@ -145,19 +151,17 @@ def draw_travel_times(run_dir: Path, evaluation: Evaluation) -> None:
     """How long trips took, and which share of all vehicles had arrived by then."""
     figure, (density, arrived) = figures.new_figure(9.6, 3.8, ncols=2)
     times = evaluation.travel_times
-    longest = max((t.max() for t in times.values() if len(t)), default=1.0)
+    # A handful of stragglers would squeeze all others into a corner.
+    longest = max((np.quantile(t, 0.995) for t in times.values() if len(t)), default=1.0)
     bins = np.linspace(0, longest, 61)
     for name, trips in times.items():
         style = {"color": COLOURS[name], "label": NAMES[name], "linewidth": 1.5}
-        count, departed = len(trips), max(evaluation.departed[name], 1)
+        departed = max(evaluation.departed[name], 1)
         height = np.histogram(trips, bins)[0] / departed / (bins[1] - bins[0]) * 60
         density.stairs(height, bins, **style)
-        arrived.step(
-            np.append(np.sort(trips), longest),
-            np.append(np.arange(1, count + 1), count) / departed,
-            where="post",
-            **style,
-        )
+        shown = np.sort(trips[trips <= longest])
+        share = np.append(np.arange(1, len(shown) + 1), len(shown)) / departed
+        arrived.step(np.append(shown, longest), share, where="post", **style)
     density.set_ylabel("share of vehicles per minute of travel time")
     arrived.set_ylabel("share of vehicles that arrived")
     arrived.set_ylim(0, 1.02)
@@ -183,7 +187,7 @@ def draw_curriculum(run_dir: Path, env: TrafficSignalControl, host: dict[str, An
             float(wanted_vehicles(env, scenario_from_json(env, r["scenario"]))) / nominal
             for r in history
         ]
-        scores = np.clip([success(r["metrics"]) for r in history], 0, 2)
+        scores = np.clip([success(r["metrics"]) for r in history], 0, 3)
         style = {"marker": "o", "markersize": 3, "linewidth": 1, "color": f"C{n % 10}"}
         difficulty.plot(stage, [r["difficulty"] for r in history], **style)
         vehicles.plot(stage, demand, **style)
