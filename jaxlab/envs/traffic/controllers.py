@@ -6,6 +6,7 @@ the phases of the network file, asked for every `interval` seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from jaxlab.core.errors import ConfigError
 from jaxlab.envs.traffic.detectors import Detectors
 
 Memory = Any
+#: Seconds between decisions in the field's benchmarks.
+_INTERVAL = 10.0
 
 
 class Controller(NamedTuple):
@@ -53,7 +56,8 @@ def make_controller(
       name: One of `CONTROLLERS`.
       network: Tables from `network_tables`.
       dt: Seconds per simulation step.
-      interval: Seconds between decisions; by default 10, one step for `plan`.
+      interval: Seconds between decisions; by default 10, one step for `plan`, and for
+        `fixed_time` a divisor of its `green_time`.
       clearance: Seconds of clearance at a change; by default 5, none for `plan`.
       num_phases: Use only the first so many green phases (the four-phase benchmarks).
       green_time: Seconds per phase of `fixed_time`, clearance included.
@@ -63,9 +67,9 @@ def make_controller(
     """
     if name not in CONTROLLERS:
         raise ConfigError(f"controller '{name}' is unknown; choose from {', '.join(CONTROLLERS)}")
-    planned = name == "plan"
-    interval = (dt if planned else 10.0) if interval is None else interval
-    clearance = (0.0 if planned else 5.0) if clearance is None else clearance
+    clearance = (0.0 if name == "plan" else 5.0) if clearance is None else clearance
+    if interval is None:
+        interval = _default_interval(name, dt, green_time)
     if interval <= 0 or clearance < 0 or green_time <= 0:
         raise ConfigError(
             "interval and green_time must be positive and clearance not negative, "
@@ -81,6 +85,14 @@ def make_controller(
         phases = phases[:, :num_phases]
     init, act = CONTROLLERS[name](table, phases, dt, interval, green_time)
     return Controller(interval, clearance, init, act)
+
+
+def _default_interval(name: str, dt: float, green_time: float) -> float:
+    if name == "plan":
+        return dt
+    if name == "fixed_time":
+        return dt * max(math.gcd(round(green_time / dt), round(_INTERVAL / dt)), 1)
+    return _INTERVAL
 
 
 def _no_memory() -> tuple[()]:
