@@ -34,7 +34,7 @@ def _lengths(vectors: np.ndarray) -> np.ndarray:
 def distances_along(points: np.ndarray) -> np.ndarray:
     """Distance of each point from the first along polylines `[..., n, 2]`, summed front to back."""
     steps = np.cumsum(_lengths(np.diff(points, axis=-2)), axis=-1)
-    return np.concatenate([np.zeros_like(steps[..., :1]), steps], axis=-1)
+    return np.concatenate([np.zeros_like(points[..., :1, 0]), steps], axis=-1)
 
 
 def polyline_length(points: Points) -> float:
