@@ -74,7 +74,7 @@ def _find(config: Path, name: str) -> Path:
 
 
 def build(scene: Scene, options: Options) -> TrafficSignalControl:
-    """The environment of a scene."""
+    """The environment of a scene; its controller sets the interval between decisions."""
     return make_environment(
         scene.roadnet,
         scene.flow,
@@ -83,4 +83,5 @@ def build(scene: Scene, options: Options) -> TrafficSignalControl:
         seed=scene.seed,
         capacity=options.capacity,
         min_green=options.min_green,
+        decision_interval=scene.dt,
     )
