@@ -56,7 +56,7 @@ def main(options: Options) -> None:
     import jax
 
     from jaxlab.core import reporting
-    from jaxlab.envs.traffic.environment import make_environment
+    from jaxlab.envs.traffic.construction import make_environment
     from jaxlab.envs.traffic.presets import default_scenario
 
     if options.roadnet is None or options.flow is None:

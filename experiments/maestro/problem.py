@@ -14,11 +14,8 @@ from jaxlab.core.autoreset import AutoReset, Tasks
 from jaxlab.core.learner import Learner
 from jaxlab.core.options import revive
 from jaxlab.core.wrappers import LogEpisode, TimeLimit
-from jaxlab.envs.traffic.environment import (
-    TrafficSignalControl,
-    default_environment,
-    make_environment,
-)
+from jaxlab.envs.traffic.construction import default_environment, make_environment
+from jaxlab.envs.traffic.environment import TrafficSignalControl
 from jaxlab.envs.traffic.scenario import nominal_scenario, num_rows, scenario_params
 
 #: Places for tasks: of the new scenario (vehicles drawn anew in each), of earlier ones, the base.

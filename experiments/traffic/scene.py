@@ -8,7 +8,8 @@ from typing import Any
 
 from experiments.traffic.options import Options
 from jaxlab.core.errors import ConfigError
-from jaxlab.envs.traffic.environment import TrafficSignalControl, make_environment
+from jaxlab.envs.traffic.construction import make_environment
+from jaxlab.envs.traffic.environment import TrafficSignalControl
 from jaxlab.envs.traffic.json_files import member, number, read_json
 from jaxlab.envs.traffic.presets import default_scenario
 

@@ -7,19 +7,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxlab.envs.traffic.construction import default_environment as default_environment
+    from jaxlab.envs.traffic.construction import make_environment as make_environment
     from jaxlab.envs.traffic.controllers import make_controller as make_controller
     from jaxlab.envs.traffic.environment import TrafficSignalControl as TrafficSignalControl
-    from jaxlab.envs.traffic.environment import default_environment as default_environment
-    from jaxlab.envs.traffic.environment import make_environment as make_environment
     from jaxlab.envs.traffic.rollout import simulate as simulate
     from jaxlab.envs.traffic.simulation import Simulator as Simulator
 
 _HOMES = {
     "Simulator": "simulation",
     "TrafficSignalControl": "environment",
-    "default_environment": "environment",
+    "default_environment": "construction",
     "make_controller": "controllers",
-    "make_environment": "environment",
+    "make_environment": "construction",
     "simulate": "rollout",
 }
 __all__ = [

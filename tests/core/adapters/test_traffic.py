@@ -14,7 +14,7 @@ from rejax.evaluate import evaluate
 
 from jaxlab.core import adapters
 from jaxlab.core.wrappers import TimeLimit
-from jaxlab.envs.traffic.environment import make_environment
+from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.trips import draw_demand
 

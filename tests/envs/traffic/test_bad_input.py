@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jaxlab.core.errors import CapacityError, ConfigError, DataError, JaxlabError
+from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.controllers import make_controller
 from jaxlab.envs.traffic.demand import load_flow
-from jaxlab.envs.traffic.environment import make_environment
 from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.recording import record
 from jaxlab.envs.traffic.roadnet import load_roadnet

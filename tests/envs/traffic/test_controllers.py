@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.controllers import Controller, make_controller
 from jaxlab.envs.traffic.detectors import Detectors
-from jaxlab.envs.traffic.environment import make_environment
 from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.recording import record
 from jaxlab.envs.traffic.roadnet import load_roadnet

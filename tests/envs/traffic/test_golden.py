@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.controllers import Controller
 from jaxlab.envs.traffic.demand import load_flow
-from jaxlab.envs.traffic.environment import make_environment
 from jaxlab.envs.traffic.recording import record
 from jaxlab.envs.traffic.rollout import for_controller
 from jaxlab.envs.traffic.signals import plan_phases

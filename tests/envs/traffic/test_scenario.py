@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from jaxlab.core.errors import CapacityError, ScenarioError
 from jaxlab.envs.traffic import scenario as scenarios
+from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.controllers import make_controller
-from jaxlab.envs.traffic.environment import make_environment
 from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.params import lane_conditions
 from jaxlab.envs.traffic.rollout import simulate

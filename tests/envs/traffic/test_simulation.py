@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.detectors import totals
-from jaxlab.envs.traffic.environment import make_environment
 from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.trips import CAR
 from tests.envs.traffic.worlds import ALL_GREEN, Trip, World, incident, with_all_green

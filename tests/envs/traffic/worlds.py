@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlab.envs.traffic.environment import TrafficSignalControl, make_environment
+from jaxlab.envs.traffic.construction import make_environment
+from jaxlab.envs.traffic.environment import TrafficSignalControl
 from jaxlab.envs.traffic.params import Incidents, TrafficParams
 from jaxlab.envs.traffic.trips import CAR
 
