@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from jaxlab.core.options import revive
 from jaxlab.core.wrappers import LogEpisode, TimeLimit
 from jaxlab.envs.traffic.construction import default_environment, make_environment
 from jaxlab.envs.traffic.environment import TrafficSignalControl
-from jaxlab.envs.traffic.scenario import nominal_scenario, num_rows, scenario_params
+from jaxlab.envs.traffic.scenario import nominal_scenario, scenario_params
 
 #: Places for tasks: of the new scenario (vehicles drawn anew in each), of earlier ones, the base.
 NEW, EARLIER, BASE = 4, 3, 1
@@ -30,11 +29,7 @@ class Start(NamedTuple):
 
 
 def make_env(options: Options) -> TrafficSignalControl:
-    """The environment that the options name.
-
-    Without `capacity` there is room on the road for all vehicles of the largest scenario:
-    slots that are not in use cost next to nothing, and untrained policies fill any road.
-    """
+    """The environment that the options name."""
     common: dict[str, Any] = {
         "duration": options.duration,
         "capacity": options.capacity,
@@ -42,13 +37,8 @@ def make_env(options: Options) -> TrafficSignalControl:
         "reward": options.reward,
     }
     if options.files is None:
-        env = default_environment(seed=options.demand_seed, **common)
-    else:
-        env = make_environment(*options.files, **common)
-    if options.capacity is not None:
-        return env
-    room = 64 * -(-(num_rows(env) + 1) // 64) - 1
-    return dataclasses.replace(env, simulator=dataclasses.replace(env.simulator, capacity=room))
+        return default_environment(seed=options.demand_seed, **common)
+    return make_environment(*options.files, **common)
 
 
 def make_learner(options: Options, env: TrafficSignalControl) -> Learner:

@@ -54,7 +54,7 @@ class Options(DeviceOptions):
     min_green: float = 0.0
     """Seconds a phase lasts at least, clearance included."""
     capacity: int | None = None
-    """Vehicles that fit on the road at once; estimated from the demand by default."""
+    """Vehicles that fit on the road at once; by default with room for all."""
     json: bool = False
     """Print one JSON object instead of a table."""
     dump: Path | None = None

@@ -13,8 +13,12 @@ from jaxlab.envs.traffic.demand import DRIVER_FIELDS, Demand, load_flow
 from jaxlab.envs.traffic.environment import TrafficSignalControl
 from jaxlab.envs.traffic.presets import default_scenario
 from jaxlab.envs.traffic.roadnet import RoadNet, load_roadnet
+from jaxlab.envs.traffic.scenario import rows_for
 from jaxlab.envs.traffic.simulation import Simulator
 from jaxlab.envs.traffic.tables import network_tables, path_tables
+
+#: Capacities, and the slot that is nobody's, fill multiples of so many slots.
+_SLOTS = 64
 
 
 def demand_arrays(demand: Demand) -> Constant:
@@ -33,25 +37,19 @@ def demand_arrays(demand: Demand) -> Constant:
     )
 
 
-def estimate_capacity(net: RoadNet, demand: Demand, dt: float, max_demand: float = 1.0) -> int:
-    """Slots for vehicles on the road: the free-flow need six times over, at most all vehicles.
+def estimate_capacity(net: RoadNet, demand: Demand, max_demand: float = 1.0) -> int:
+    """Slots for vehicles on the road: all of the largest scenario, or all that roads can hold.
 
-    Free-flow need is the largest number of vehicles that would drive at once at the
-    speed limit. Congestion multiplies it: on the city networks random signals by two,
-    signals that never change by up to five or six. What exceeds it is reported, never
-    dropped; slots that are not in use cost little.
+    Untrained signals fill any road, so no smaller number is safe; slots that are not in
+    use cost next to nothing (see `Simulator`). Roads hold one vehicle per `length` metres
+    of the shortest one in the demand, halved for scenarios with shorter ones.
     """
     if demand.num_vehicles == 0:
-        return 63
-    length = np.append(net.length, 0.0)
-    speed = demand.drivers[demand.driver, list(DRIVER_FIELDS).index("max_speed")]
-    trip = length[demand.paths].sum(1)[demand.path] / speed / dt
-    start = np.sort(demand.depart_step)
-    end = np.sort(demand.depart_step + trip)
-    at_once = np.arange(1, len(start) + 1) - np.searchsorted(end, start)
-    vehicles = int(np.ceil(max_demand * demand.num_vehicles))
-    need = min(int(np.ceil(6 * max_demand * at_once.max())), vehicles)
-    return max(64 * -(-(need + 1) // 64), 64) - 1
+        return _SLOTS - 1
+    length = demand.drivers[:, list(DRIVER_FIELDS).index("length")].min()
+    storage = int(np.sum(np.ceil(2 * net.length / length) + 1))
+    need = min(rows_for(demand.num_vehicles, max_demand), storage)
+    return _SLOTS * -(-(need + 1) // _SLOTS) - 1
 
 
 def make_environment(
@@ -70,7 +68,7 @@ def make_environment(
 
     Args:
       duration: Seconds of demand to expand.
-      capacity: Vehicles on the road at once; estimated from the demand by default.
+      capacity: Vehicles on the road at once; by default with room for all of them.
       max_demand: Largest demand of a scenario, relative to that of the files.
       options: Fields of `TrafficSignalControl`.
 
@@ -79,7 +77,7 @@ def make_environment(
     """
     net = load_roadnet(roadnet)
     demand = load_flow(flow, net, duration=duration, dt=dt, seed=seed)
-    capacity = estimate_capacity(net, demand, dt, max_demand) if capacity is None else capacity
+    capacity = estimate_capacity(net, demand, max_demand) if capacity is None else capacity
     if capacity < 1:
         raise ConfigError(f"capacity is {capacity}; at least one vehicle must fit on the road")
     simulator = Simulator(

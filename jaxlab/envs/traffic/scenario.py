@@ -204,15 +204,20 @@ def peaks(duration: float, *, times: tuple[float, ...], width: float, height: fl
 
 
 def num_rows(env: TrafficSignalControl) -> int:
-    """Vehicles that params made of a scenario have room for.
+    """Vehicles that params made of a scenario have room for, see `rows_for`."""
+    return rows_for(env.demand.value["depart_step"].shape[0], env.max_demand)
 
-    `max_demand` times the nominal number, and what rounding the weights may add.
+
+def rows_for(vehicles: int, max_demand: float) -> int:
+    """`max_demand` times the nominal number of vehicles, and what rounding weights may add.
+
+    Raises:
+      ScenarioError: there are too many to count.
     """
-    vehicles = env.demand.value["depart_step"].shape[0]
-    rows = int(np.ceil(env.max_demand * vehicles)) + vehicles // (_UNIT // 2) + 2
+    rows = int(np.ceil(max_demand * vehicles)) + vehicles // (_UNIT // 2) + 2
     if rows >= _NEVER // _UNIT:
         raise ScenarioError(
-            f"max_demand = {env.max_demand:g} makes {rows} vehicles, which cannot be counted; "
+            f"max_demand = {max_demand:g} makes {rows} vehicles, which cannot be counted; "
             f"stay below {_NEVER // _UNIT}"
         )
     return rows

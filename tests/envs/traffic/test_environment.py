@@ -268,20 +268,22 @@ def test_the_built_in_environment():
     assert env != default_environment(duration=600.0, seed=1)
 
 
-def test_capacity_has_a_margin_over_free_flow():
-    roadnet = grid_roadnet(1, 1, row_distance=1000.0, column_distance=1000.0)
+def test_capacity_holds_all_vehicles_or_all_that_roads_can():
+    roadnet = grid_roadnet(1, 1, row_distance=40.0, column_distance=40.0)
     net = load_roadnet(roadnet)
 
-    def capacity(trips, interval, **options):
-        route = ["road_0_1_0", "road_1_1_0"]
-        record = {"vehicle": CAR, "route": route, "interval": interval}
-        flows = [record | {"startTime": 0, "endTime": int(interval * trips) - 1}]
+    def capacity(trips, **options):
+        record = {"vehicle": CAR, "route": ["road_0_1_0", "road_1_1_0"], "interval": 1.0}
+        flows = [record | {"startTime": 0, "endTime": trips - 1}]
         demand = load_flow(flows, net, duration=3600.0)
         assert demand.num_vehicles == trips
-        return estimate_capacity(net, demand, 1.0, **options)
+        return estimate_capacity(net, demand, **options)
 
-    # 2,000 m at 11.1 m/s take 180 s: 18 vehicles at once, six times that is 108.
-    assert capacity(300, 10.0) == 127
-    assert capacity(300, 2.0) == 319  # all of them: 300 and one slot for nobody, in 64s
-    assert capacity(300, 10.0, max_demand=2.0) == 255
-    assert capacity(5, 2.0) == 63
+    # All of them, two for rounding and a slot for nobody, in multiples of 64 slots.
+    assert capacity(61) == 63
+    assert capacity(62) == 127
+    assert capacity(62, max_demand=2.0) == 127
+    assert capacity(63, max_demand=2.0) == 191
+    # Cars of 5 m: at most two per 5 m of lane and link.
+    bound = np.sum(np.ceil(net.length / 2.5) + 1)
+    assert bound <= capacity(3500) < bound + 64 < 3500
