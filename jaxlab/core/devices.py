@@ -143,7 +143,10 @@ def _use_compilation_cache() -> None:
 
 
 def cache_dir() -> pathlib.Path:
-    """The user's cache folder of this library (`XDG_CACHE_HOME` is respected)."""
+    """The user's cache folder of this library: `JAXLAB_CACHE`, or one in `XDG_CACHE_HOME`."""
+    own = os.environ.get("JAXLAB_CACHE")
+    if own:
+        return pathlib.Path(own).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (pathlib.Path(base) if base else pathlib.Path("~/.cache").expanduser()) / "jaxlab"
 

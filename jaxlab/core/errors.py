@@ -35,6 +35,18 @@ class CheckpointError(JaxlabError):
     """A checkpoint is missing, damaged, or belongs to another configuration."""
 
 
+class TokenizerError(JaxlabError):
+    """A tokenizer is missing, unreadable, or lacks what is asked of it."""
+
+
+class PromptError(JaxlabError):
+    """A prompt cannot be given to a language model: empty, too long, or with unknown tokens."""
+
+
+class DownloadError(JaxlabError):
+    """A download failed, or is not the file that was expected."""
+
+
 class PrecisionError(JaxlabError):
     """A function cannot meet its tolerance in the active floating-point precision."""
 
