@@ -47,6 +47,10 @@ class DownloadError(JaxlabError):
     """A download failed, or is not the file that was expected."""
 
 
+class EndpointError(JaxlabError):
+    """A language model's endpoint cannot be reached, refuses, or does not answer as it should."""
+
+
 class PrecisionError(JaxlabError):
     """A function cannot meet its tolerance in the active floating-point precision."""
 
