@@ -1,0 +1,222 @@
+"""The parts of a decoder layer: projections, RMS norm, grouped-query attention, SwiGLU.
+
+Every part takes its weights from a source, a function from a name and a shape to an
+array: random numbers, a checkpoint, or slices of another decoder. With `stack=(layers,)`
+a part holds the weights of all layers along a leading axis, as `lax.scan` wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx, struct
+from jaxtyping import Array, Bool, Float
+
+from jaxlab.llm import rope
+from jaxlab.llm.config import ModelConfig
+
+#: `(name, shape) -> array`.
+Weights = Callable[[str, tuple[int, ...]], Any]
+
+
+@struct.dataclass
+class Context:
+    """What all layers share in one pass.
+
+    Attributes:
+      cosine: Cosine of the rotary angles, float32 `[batch, time, pairs]`.
+      sine: Sine of the same.
+      mask: Which slots each query sees, bool `[batch, time, slots]`.
+    """
+
+    cosine: jax.Array
+    sine: jax.Array
+    mask: jax.Array
+
+
+def product(x: Array, kernel: Array, *, transposed: bool, out: Any = None) -> Array:
+    """`x @ kernel`, or `x @ kernel.T`, over the last axis of `x`.
+
+    In float32 the product is a true float32 one on accelerators too; bfloat16 is for speed.
+    """
+    axes = (((x.ndim - 1,), (1 if transposed else 0,)), ((), ()))
+    precision = jax.lax.Precision.HIGHEST if x.dtype == jnp.float32 else None
+    return jax.lax.dot_general(
+        x, kernel, axes, precision=precision, preferred_element_type=out or x.dtype
+    )
+
+
+class Projection(nnx.Module):
+    """A linear map; its kernel is `[inputs, outputs]`, or the other way round."""
+
+    def __init__(
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        weights: Weights,
+        *,
+        bias: bool = False,
+        stack: tuple[int, ...] = (),
+        transposed: bool = False,
+    ):
+        shape = (outputs, inputs) if transposed else (inputs, outputs)
+        self.kernel = nnx.Param(weights(f"{name}.kernel", (*stack, *shape)))
+        self.bias = nnx.Param(weights(f"{name}.bias", (*stack, outputs))) if bias else None
+        self.transposed = transposed
+
+    def __call__(self, x: Float[Array, "*rows inputs"]) -> Float[Array, "*rows outputs"]:
+        y = product(x, self.kernel[...], transposed=self.transposed)
+        return y if self.bias is None else y + self.bias[...]
+
+
+class RMSNorm(nnx.Module):
+    """Division by the root mean square, in float32, and a learned scale."""
+
+    def __init__(self, name: str, size: int, eps: float, weights: Weights, *, stack=()):
+        self.scale = nnx.Param(weights(f"{name}.scale", (*stack, size)))
+        self.eps = eps
+
+    def __call__(self, x: Float[Array, "*rows size"]) -> Float[Array, "*rows size"]:
+        wide = x.astype(jnp.float32)
+        mean_square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
+        normed = wide * jax.lax.rsqrt(mean_square + jnp.float32(self.eps))
+        return self.scale[...] * normed.astype(x.dtype)
+
+
+def attend(
+    queries: Float[Array, "batch time heads dim"],
+    keys: Float[Array, "batch groups slots dim"],
+    values: Float[Array, "batch groups slots dim"],
+    mask: Bool[Array, "batch time slots"],
+) -> Float[Array, "batch time heads dim"]:
+    """Grouped-query attention; scores and softmax are float32.
+
+    A query that sees no slot (padding) gets some finite average, which nobody reads.
+    """
+    batch, time, heads, dim = queries.shape
+    grouped = queries.reshape(batch, time, keys.shape[1], heads // keys.shape[1], dim)
+    precision = jax.lax.Precision.HIGHEST if queries.dtype == jnp.float32 else None
+    scores = jnp.einsum(
+        "btkgd,bksd->bkgts",
+        grouped,
+        keys,
+        precision=precision,
+        preferred_element_type=jnp.float32,
+    )
+    lowest = jnp.finfo(jnp.float32).min
+    scores = jnp.where(mask[:, None, None], scores * jnp.float32(dim**-0.5), lowest)
+    shares = jax.nn.softmax(scores, axis=-1).astype(queries.dtype)
+    mixed = jnp.einsum("bkgts,bksd->btkgd", shares, values, precision=precision)
+    return mixed.reshape(batch, time, heads, dim)
+
+
+class Attention(nnx.Module):
+    """Grouped-query attention with rotary positions.
+
+    `fused` keeps q, k and v in one projection: one product instead of three a step.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Weights, *, stack=(), fused: bool = False):
+        self.heads, self.kv_heads = config.num_heads, config.num_kv_heads
+        self.dim, self.fused = config.head_dim, fused
+        width = config.hidden_size
+
+        def projection(name: str, inputs: int, outputs: int, bias: bool) -> Projection:
+            return Projection(
+                f"attention.{name}",
+                inputs,
+                outputs,
+                weights,
+                bias=bias,
+                stack=stack,
+                transposed=fused,
+            )
+
+        query_size, kv_size = self.heads * self.dim, self.kv_heads * self.dim
+        if fused:
+            self.qkv = projection("qkv", width, query_size + 2 * kv_size, config.qkv_bias)
+        else:
+            self.q = projection("q", width, query_size, config.qkv_bias)
+            self.k = projection("k", width, kv_size, config.qkv_bias)
+            self.v = projection("v", width, kv_size, config.qkv_bias)
+        self.o = projection("o", query_size, width, False)
+        sizes = (self.dim, config.norm_eps, weights)
+        normed = config.qk_norm
+        self.q_norm = RMSNorm("attention.q_norm", *sizes, stack=stack) if normed else None
+        self.k_norm = RMSNorm("attention.k_norm", *sizes, stack=stack) if normed else None
+
+    def project(
+        self, x: Float[Array, "batch time width"], context: Context
+    ) -> tuple[
+        Float[Array, "batch time heads dim"],
+        Float[Array, "batch time groups dim"],
+        Float[Array, "batch time groups dim"],
+    ]:
+        """Rotated queries, rotated keys, and values."""
+        if self.fused:
+            parts = self.qkv(x)
+            ends = (self.heads * self.dim, (self.heads + self.kv_heads) * self.dim)
+            q, k, v = jnp.split(parts, ends, axis=-1)
+        else:
+            q, k, v = self.q(x), self.k(x), self.v(x)
+        q, k, v = (part.reshape(*part.shape[:-1], -1, self.dim) for part in (q, k, v))
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q = rope.rotate(q, context.cosine, context.sine)
+        return q, rope.rotate(k, context.cosine, context.sine), v
+
+
+class FeedForward(nnx.Module):
+    """SwiGLU; `fused` keeps gate and up in one projection."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, *, stack=(), fused: bool = False):
+        width, inner = config.hidden_size, config.intermediate_size
+        self.fused = fused
+        kwargs = {"stack": stack, "transposed": fused}
+        if fused:
+            self.gate_up = Projection("mlp.gate_up", width, 2 * inner, weights, **kwargs)
+        else:
+            self.gate = Projection("mlp.gate", width, inner, weights, **kwargs)
+            self.up = Projection("mlp.up", width, inner, weights, **kwargs)
+        self.down = Projection("mlp.down", inner, width, weights, **kwargs)
+
+    def __call__(self, x: Float[Array, "*rows width"]) -> Float[Array, "*rows width"]:
+        gate, up = (
+            jnp.split(self.gate_up(x), 2, axis=-1) if self.fused else (self.gate(x), self.up(x))
+        )
+        return self.down(jax.nn.silu(gate) * up)
+
+
+class Layer(nnx.Module):
+    """One pre-norm layer: attention, then the feed-forward part."""
+
+    def __init__(self, config: ModelConfig, weights: Weights, *, stack=(), fused: bool = False):
+        width, eps = config.hidden_size, config.norm_eps
+        self.attention_norm = RMSNorm("attention_norm", width, eps, weights, stack=stack)
+        self.attention = Attention(config, weights, stack=stack, fused=fused)
+        self.mlp_norm = RMSNorm("mlp_norm", width, eps, weights, stack=stack)
+        self.mlp = FeedForward(config, weights, stack=stack, fused=fused)
+
+    def __call__(
+        self,
+        x: Float[Array, "batch time width"],
+        context: Context,
+        store: Callable[[Array, Array], tuple[Array, Array]] = lambda keys, values: (keys, values),
+    ) -> tuple[Float[Array, "batch time width"], tuple[Array, Array]]:
+        """The stream after this layer, and the keys and values it attended to.
+
+        Args:
+          x: The stream.
+          context: Rotations and mask.
+          store: From the new keys and values `[batch, groups, time, dim]` to all that are
+            attended to, `[batch, groups, slots, dim]`: a write into a cache.
+        """
+        q, k, v = self.attention.project(self.attention_norm(x), context)
+        keys, values = store(jnp.swapaxes(k, 1, 2), jnp.swapaxes(v, 1, 2))
+        mixed = attend(q, keys, values, context.mask)
+        x = x + self.attention.o(mixed.reshape(*mixed.shape[:2], -1))
+        return x + self.mlp(self.mlp_norm(x)), (keys, values)
