@@ -10,10 +10,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
-import jsonschema
 import numpy as np
 
 from jaxlab.core.errors import ScenarioError
+from jaxlab.core.json_schemas import json_problems
 from jaxlab.envs.traffic import scenario as scenarios
 from jaxlab.envs.traffic.params import Incidents
 from jaxlab.envs.traffic.scenario import INCIDENT_LANES, PROFILE_BINS, SIDES, SURGES, Scenario
@@ -274,7 +274,8 @@ def scenario_from_json(env: TrafficSignalControl, document: Any) -> Scenario:
       ScenarioError: it breaks the schema; the message names the place and the rule.
       CapacityError: it has more vehicles than the environment has room for.
     """
-    check_json(scenario_schema(env), document)
+    if problems := json_problems(scenario_schema(env), document):
+        raise ScenarioError(f"scenario: {problems[0]}")
     scenario = scenarios.nominal_scenario(env)
     real = np.dtype(scenario.demand.dtype)
 
@@ -304,46 +305,6 @@ def scenario_from_json(env: TrafficSignalControl, document: Any) -> Scenario:
     scenario = scenario.replace(**changes)
     scenarios.check_scenario(env, scenario)
     return scenario
-
-
-def check_json(schema: Json, document: Any) -> None:
-    """Hold a JSON value against a schema.
-
-    Raises:
-      ScenarioError: naming the place in the value, what is there and what was expected.
-    """
-    validator = jsonschema.Draft202012Validator(schema)
-    error = jsonschema.exceptions.best_match(validator.iter_errors(document))
-    if error is not None:
-        error = _within_chosen_option(error)
-        place = error.json_path.removeprefix("$").removeprefix(".") or "at the top"
-        raise ScenarioError(f"scenario: {place}: {error.message[:300]}")
-    # NaN and infinities pass comparisons of the schema or are not JSON at all.
-    if wrong := _not_finite(document, ""):
-        raise ScenarioError(f"scenario: {wrong.removeprefix('.')}: expected a finite number")
-
-
-def _within_chosen_option(error: Any) -> Any:
-    """What is wrong inside the option that the value's constants choose, where they do."""
-    if error.validator != "oneOf":
-        return error
-    options: dict[int, list[Any]] = {}
-    for inner in error.context:
-        options.setdefault(inner.schema_path[0], []).append(inner)
-    chosen = [errors for errors in options.values() if all(e.validator != "const" for e in errors)]
-    return min(chosen[0], key=lambda e: len(e.path)) if len(chosen) == 1 else error
-
-
-def _not_finite(value: Any, place: str) -> str:
-    if isinstance(value, float) and not np.isfinite(value):
-        return place
-    if isinstance(value, dict):
-        items = [(f"{place}.{key}", item) for key, item in value.items()]
-    elif isinstance(value, list):
-        items = [(f"{place}[{n}]", item) for n, item in enumerate(value)]
-    else:
-        return ""
-    return next((found for name, item in items if (found := _not_finite(item, name))), "")
 
 
 def _turn_weights(turns: Json) -> list[float]:
