@@ -7,6 +7,7 @@ the faster form where one token at a time streams all weights from memory.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Mapping
 
@@ -197,11 +198,18 @@ def decode_steps(decoder: Decoder) -> DecodeSteps:
         if not name[0].isdigit():
             return weights[name]
         layer, _, part = name.partition(".")
-        stacked = [weights[f"layers.{source}"][int(layer)] for source in _sources(part)]
-        joined = jnp.concatenate(stacked, axis=-1) if len(stacked) > 1 else stacked[0]
-        return joined.T if part.endswith(".kernel") else joined
+        stacked = [weights[f"layers.{source}"] for source in _sources(part)]
+        return _layer_of(stacked, np.int32(layer), transpose=part.endswith(".kernel"))
 
     return DecodeSteps(decoder.config, slice_of)
+
+
+@functools.partial(jax.jit, static_argnames="transpose")
+def _layer_of(stacked: list[Array], layer: Array | np.int32, *, transpose: bool) -> Array:
+    """One layer's weights, joined; compiled by itself, once for all layers of a shape."""
+    parts = [jax.lax.dynamic_index_in_dim(part, layer, keepdims=False) for part in stacked]
+    joined = jnp.concatenate(parts, axis=-1)
+    return joined.T if transpose else joined
 
 
 def _sources(part: str) -> list[str]:
