@@ -242,13 +242,17 @@ class ChatClient:
             completion_tokens=_count(counts.get("completion_tokens")),
         )
 
-    def _account(self, completion: Completion) -> None:
+    def cost(self, completion: Completion) -> float:
+        """What one answer cost, as far as its tokens were counted."""
         prompt, written = completion.prompt_tokens or 0, completion.completion_tokens or 0
+        return (prompt * self.prices[0] + written * self.prices[1]) / 1e6
+
+    def _account(self, completion: Completion) -> None:
         with self._lock:
             self.usage.requests += 1
-            self.usage.prompt_tokens += prompt
-            self.usage.completion_tokens += written
-            self.usage.cost += (prompt * self.prices[0] + written * self.prices[1]) / 1e6
+            self.usage.prompt_tokens += completion.prompt_tokens or 0
+            self.usage.completion_tokens += completion.completion_tokens or 0
+            self.usage.cost += self.cost(completion)
             if completion.prompt_tokens is None or completion.completion_tokens is None:
                 self.usage.unmetered += 1
 

@@ -1,0 +1,40 @@
+"""Records of the architects for their log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlab import __version__
+from jaxlab.shaping.architect import Design, DesignSpace, Json, Request
+
+
+def entry(
+    space: DesignSpace,
+    request: Request,
+    architect: str,
+    *,
+    design: Design | None,
+    attempt: int = 0,
+    **more: Any,
+) -> Json:
+    """A record for `ArchitectLog.append`.
+
+    Args:
+      design: What came of it, None where the answer was refused.
+      attempt: Number of the answer to this request.
+      more: `verdict` where it differs from the design's, messages, answer, model, ...
+    """
+    fallback = design is not None and design.verdict == "fallback"
+    verdict = "rejected" if design is None else "fallback" if fallback else "accepted"
+    return {
+        "jaxlab": __version__,
+        "architect": architect,
+        "space": space.digest,
+        "request": request.digest(space),
+        "seed": request.seed,
+        "stage": request.stage,
+        "attempt": attempt,
+        "verdict": verdict,
+        **more,
+        "design": None if design is None else design._asdict(),
+    }
