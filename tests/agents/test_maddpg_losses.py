@@ -274,6 +274,7 @@ def test_n_step_sums(n):
         weight=jnp.ones_like(reward),
         discount=jnp.asarray(discount),
         prior=None,
+        signals=None,
     )
     result = sum_n_steps(transitions, jnp.asarray(last), n)
     total, weight, carried, end = n_step_by_loop(reward[..., 0], discount[..., 0], last, n)

@@ -16,11 +16,17 @@ from jaxlab.agents.maddpg.config import Hyper, MADDPGConfig
 if TYPE_CHECKING:
     from jaxlab.agents.maddpg.learner import make as make
     from jaxlab.agents.maddpg.state import MADDPGState as MADDPGState
+    from jaxlab.agents.maddpg.state import Shaping as Shaping
     from jaxlab.agents.maddpg.state import flatten_observation as flatten_observation
 
-__all__ = ["Hyper", "MADDPGConfig", "MADDPGState", "flatten_observation", "make"]
+__all__ = ["Hyper", "MADDPGConfig", "MADDPGState", "Shaping", "flatten_observation", "make"]
 
-_HOMES = {"make": "learner", "MADDPGState": "state", "flatten_observation": "state"}
+_HOMES = {
+    "MADDPGState": "state",
+    "Shaping": "state",
+    "flatten_observation": "state",
+    "make": "learner",
+}
 
 
 def __getattr__(name: str) -> Any:

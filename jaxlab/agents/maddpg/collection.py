@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.agents.maddpg.config import Hyper, MADDPGConfig
-from jaxlab.agents.maddpg.state import MADDPGState, Reader, Transition
+from jaxlab.agents.maddpg.state import MADDPGState, Reader, Shaping, Transition
 from jaxlab.core.distributions import perturbed_argmax
 from jaxlab.core.environment import Env
 from jaxlab.core.learner import Metric, mean, total
@@ -97,6 +97,7 @@ def collect(
     epsilon: jax.Array,
     mixture: Float[Array, "agents agents"],
     prior: Callable[..., Float[Array, "agents actions"]] | None,
+    shaping: Shaping | None,
     episode_metrics: EpisodeMetrics,
 ) -> tuple[MADDPGState, Transition, Float[Array, "time envs agents"], dict[str, Metric]]:
     """Take `config.decisions` decisions in every environment.
@@ -117,6 +118,11 @@ def collect(
         args = (obs,) if state.prior_params is None else (obs, state.prior_params)
         return prior(*args).astype(jnp.float32)
 
+    def signals(obs: PyTree, final_obs: PyTree) -> jax.Array | None:
+        if shaping is None:
+            return None
+        return jnp.stack([shaping.observe(obs), shaping.observe(final_obs)]).astype(jnp.float32)
+
     def decide(key: jax.Array, env_state: PyTree, obs: PyTree):
         action_key, step_key = jax.random.split(key)
         logits, mask = policy(obs)
@@ -134,6 +140,7 @@ def collect(
             # A time limit says nothing about the value of where it fell: bootstrap there.
             discount=jnp.where(timestep.terminated, 0, state.hyper.gamma),
             prior=prior_logits(obs),
+            signals=signals(obs, final_obs),
         )
         ended = {name: x.astype(jnp.float32) for name, x in episode_metrics(timestep.info).items()}
         log = (timestep.info["episode_ended"], ended)

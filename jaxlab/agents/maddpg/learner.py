@@ -21,6 +21,7 @@ from jaxlab.agents.maddpg.state import (
     MADDPGState,
     Observe,
     Reader,
+    Shaping,
     Transition,
     check_neighbours,
     make_reader,
@@ -51,6 +52,8 @@ def make(
     neighbours: Any = None,
     prior: Callable[..., Float[Array, "agents actions"]] | None = None,
     prior_params: PyTree = None,
+    shaping: Shaping | None = None,
+    shaping_params: PyTree = None,
     episode_metrics: Callable[[Mapping[str, PyTree]], Mapping[str, Array]] | None = None,
 ) -> Learner:
     """Build MADDPG for an environment with several agents and discrete actions.
@@ -67,6 +70,9 @@ def make(
       prior: Prior policy logits `[agents, actions]` of one observation; called as
         `prior(obs)`, or as `prior(obs, prior_params)` where `prior_params` are given.
       prior_params: Arrays of the prior, kept in `state.prior_params`.
+      shaping: A reward added to the environment's when transitions are replayed.
+      shaping_params: Its arrays, kept in `state.shaping_params`; they may be replaced
+        between steps.
       episode_metrics: Scalars to report of `TimeStep.info` when an episode ends.
 
     Returns:
@@ -77,6 +83,11 @@ def make(
       ConfigError: The environment or an option does not fit.
     """
     check_config(config)
+    if shaping is not None and config.n_step > 1:
+        raise ConfigError(
+            f"n_step is {config.n_step}, but a shaping reward is computed for single decisions; "
+            "set n_step to 1"
+        )
     reader = make_reader(env, observe)
     table = check_neighbours(neighbours, reader.num_agents)
     agent = _MADDPG(
@@ -100,6 +111,8 @@ def make(
         ),
         prior=prior,
         prior_params=prior_params,
+        shaping=shaping,
+        shaping_params=shaping_params,
         episode_metrics=episode_metrics,
     )
     return Learner(agent.init, agent.step, agent.act)
@@ -170,6 +183,8 @@ class _MADDPG:
     replay: Any
     prior: Callable | None
     prior_params: PyTree
+    shaping: Shaping | None
+    shaping_params: PyTree
     episode_metrics: Callable | None
 
     # Beginning
@@ -197,19 +212,26 @@ class _MADDPG:
             reward_moments=RunningMoments.zero(jnp.zeros((agents,), jnp.float32)),
             # flashbax begins with weakly typed counters, which would trace `step` twice.
             replay=jax.tree.map(
-                lambda x: jnp.asarray(x, x.dtype), self.replay.init(self._blank_transition())
+                lambda x: jnp.asarray(x, x.dtype),
+                self.replay.init(self._blank_transition(timestep.obs)),
             ),
             env=env_state,
             obs=timestep.obs,
             tasks=tasks,
             prior_params=self.prior_params,
+            shaping_params=self.shaping_params,
         )
 
-    def _blank_transition(self) -> Transition:
+    def _blank_transition(self, obs: PyTree) -> Transition:
+        """Zeros of the shapes that are stored; `obs` are observations `[envs, ...]`."""
         agents, actions = self.reader.num_agents, self.reader.num_actions
         features = jnp.zeros((agents, self.reader.num_features), jnp.float32)
         mask = jnp.zeros((agents, actions), bool)
         scalar = jnp.zeros((agents,), jnp.float32)
+        signals = None
+        if self.shaping is not None:
+            shape = jax.eval_shape(jax.vmap(self.shaping.observe), obs).shape[1:]
+            signals = jnp.zeros((2, *shape), jnp.float32)
         return Transition(
             features=features,
             next_features=features,
@@ -220,6 +242,7 @@ class _MADDPG:
             weight=scalar,
             discount=scalar,
             prior=None if self.prior is None else mask.astype(jnp.float32),
+            signals=signals,
         )
 
     # Acting
@@ -258,8 +281,9 @@ class _MADDPG:
             collect_key,
             policy=lambda obs: self._policy(state, obs),
             epsilon=jnp.where(t < warm_up, 1.0, schedule.epsilon),
-            mixture=collection.reward_mixture(hyper, self.neighbours, self.reader.num_agents),
+            mixture=self._mixture(state),
             prior=self.prior,
+            shaping=self.shaping,
             episode_metrics=self._episode_values,
         )
         state = self._remember(state, transitions, rewards)
@@ -296,10 +320,21 @@ class _MADDPG:
             reward_moments=_pool(state.reward_moments, rewards.reshape(-1, rewards.shape[-1])),
         )
 
+    def _shaped(self, state: MADDPGState, stored: Transition) -> jax.Array:
+        """Rewards `[batch, agents]` with what the shaping of today adds to them."""
+        if self.shaping is None:
+            return stored.reward
+        reward = jax.vmap(self.shaping.reward, (0, 0, None))
+        added = reward(stored.signals[:, 0], stored.signals[:, 1], state.shaping_params)
+        return stored.reward + added.astype(jnp.float32) @ self._mixture(state).T
+
+    def _mixture(self, state: MADDPGState) -> jax.Array:
+        return collection.reward_mixture(state.hyper, self.neighbours, self.reader.num_agents)
+
     def _sample(self, state: MADDPGState, key: jax.Array) -> Batch:
         """Draw a batch with normalised features and rewards, agents first."""
         stored: Transition = self.replay.sample(state.replay, key).experience
-        reward, moments = stored.reward, state.reward_moments
+        reward, moments = self._shaped(state, stored), state.reward_moments
         if self.config.normalise_rewards == "standardise":
             reward = reward - moments.mean * stored.weight
         if self.config.normalise_rewards != "none":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,23 @@ jax.tree_util.register_dataclass(
 )
 
 
+class Shaping(NamedTuple):
+    """A reward that is added to the environment's own and may change during training.
+
+    It is computed when transitions are drawn from the replay, so that old ones are
+    judged by the newest reward.
+
+    Attributes:
+      observe: What the reward is a function of, `[agents, signals]`, of one observation;
+        what it reads is not hidden from the actors unless their `observe` leaves it out.
+      reward: Addition to the reward, `[agents]`, of `(before, after, params)`: the signals
+        of a decision and of the one that follows it, and `state.shaping_params`.
+    """
+
+    observe: Callable[[PyTree], Float[Array, "agents signals"]]
+    reward: Callable[[jax.Array, jax.Array, PyTree], Float[Array, " agents"]]
+
+
 @struct.dataclass
 class MADDPGState:
     """State of the learner.
@@ -36,6 +53,7 @@ class MADDPGState:
       tasks: Tasks from which every new episode draws; replace them between chunks to
         move a curriculum (running episodes keep the task they began with).
       prior_params: What the prior function gets beside the observation, or None.
+      shaping_params: What the shaping reward gets beside the signals, or None.
       env: States of the environments, `[envs, ...]`, and `obs` their observations.
     """
 
@@ -49,6 +67,7 @@ class MADDPGState:
     obs: PyTree
     tasks: Tasks
     prior_params: PyTree
+    shaping_params: PyTree
 
 
 @struct.dataclass
@@ -64,6 +83,8 @@ class Transition:
       weight: The same sum with rewards of one, to centre `reward` later, `[agents]`.
       discount: Discount of the value of `next_features`, `[agents]`; zero where terminated.
       prior: Logits of the prior, `[agents, actions]`, or None.
+      signals: What a shaping reward is made of, before and after, `[2, agents, signals]`, or
+        None.
     """
 
     features: jax.Array
@@ -75,6 +96,7 @@ class Transition:
     weight: jax.Array
     discount: jax.Array
     prior: jax.Array | None
+    signals: jax.Array | None
 
 
 def flatten_observation(obs: PyTree) -> Float[Array, "agents features"]:
