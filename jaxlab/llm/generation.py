@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxlab.llm.sampling import Sampling, draw, entropy, filtered, masked
 PROMPT_MULTIPLE = 32
 
 
+@runtime_checkable
 class Automaton(Protocol):
     """A grammar over tokens as a pytree of arrays, for one row; it is mapped over a batch."""
 
