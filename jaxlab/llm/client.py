@@ -234,9 +234,14 @@ class ChatClient:
             ) from None
         usage = answer.get("usage")
         counts = usage if isinstance(usage, dict) else {}
+        model = answer["model"] if isinstance(answer.get("model"), str) else self.model
+        # Answers go into logs, and a server may send back whatever it was sent.
+        text, model = (
+            part.replace(self._key, "***") if self._key else part for part in (text, model)
+        )
         return Completion(
             text=text,
-            model=answer["model"] if isinstance(answer.get("model"), str) else self.model,
+            model=model,
             truncated=choice.get("finish_reason") == "length",
             prompt_tokens=_count(counts.get("prompt_tokens")),
             completion_tokens=_count(counts.get("completion_tokens")),
@@ -258,7 +263,8 @@ class ChatClient:
 
     def _error(self, problem: str, hint: str) -> EndpointError:
         text = f"endpoint {self.base_url}, model {self.model}: {problem}; {hint}"
-        return EndpointError(" ".join(redacted(text, self._key).split()))
+        text = "".join(c if c.isprintable() else " " for c in redacted(text, self._key))
+        return EndpointError(" ".join(text.split()))
 
 
 def _checked_address(text: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 Handler = http.server.BaseHTTPRequestHandler
 Reply = Callable[[Handler], None]
@@ -86,7 +88,9 @@ def serving(endpoint: Endpoint) -> Iterator[str]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+        # Whatever proxy the machine uses, these requests stay on it.
+        with mock.patch.dict(os.environ, {"no_proxy": "127.0.0.1"}):
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1"
     finally:
         endpoint.release.set()
         server.shutdown()
