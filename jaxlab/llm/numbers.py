@@ -101,7 +101,7 @@ def number_codec(tokenizer: Tokenizer, digits: int = 3) -> NumberCodec:
         )
     values = np.full(tokenizer.vocab_size, -1, np.int32)
     values[symbols] = np.arange(len(symbols))
-    return NumberCodec(symbols=symbols, values=values, width=width)
+    return NumberCodec(symbols=jnp.asarray(symbols), values=jnp.asarray(values), width=width)
 
 
 def _symbols(tokenizer: Tokenizer, count: int, digits: int) -> np.ndarray | None:

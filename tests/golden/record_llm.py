@@ -28,15 +28,6 @@ from tests.llm import checkpoints
 
 HERE = pathlib.Path(__file__).parent / "llm"
 
-#: Temperature, top-k (0 for all) and top-p by name.
-OPTIONS = {
-    "temperature": (0.7, 0, 1.0),
-    "top_k": (1.0, 5, 1.0),
-    "top_p": (1.0, 0, 0.6),
-    "narrow": (1.0, 0, 0.05),
-    "all": (1.5, 12, 0.8),
-}
-
 
 def logits() -> dict[str, np.ndarray]:
     """Logits of every checkpoint, by its name."""
@@ -59,7 +50,7 @@ def filters() -> dict[str, np.ndarray]:
     """Logits before (`given`) and after each set of options."""
     given = np.random.RandomState(1).standard_normal((4, 40)).astype(np.float32) * 2
     found = {"given": given}
-    for name, (temperature, top_k, top_p) in OPTIONS.items():
+    for name, (temperature, top_k, top_p) in checkpoints.OPTIONS.items():
         steps = LogitsProcessorList([TemperatureLogitsWarper(temperature)])
         if top_k:
             steps.append(TopKLogitsWarper(top_k))

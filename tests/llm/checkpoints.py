@@ -94,6 +94,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 #: Rows of prompts for which logits are recorded, int32 `[2, 12]`.
 TOKENS = np.random.RandomState(0).randint(3, VOCAB, size=(2, 12)).astype(np.int32)
 
+#: Temperature, top-k (0 for all) and top-p by name.
+OPTIONS = {
+    "temperature": (0.7, 0, 1.0),
+    "top_k": (1.0, 5, 1.0),
+    "top_p": (1.0, 0, 0.6),
+    "narrow": (1.0, 0, 0.05),
+    "all": (1.5, 12, 0.8),
+}
+
 
 def tensor(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Weights from the name alone; norms lie around one. numpy froze this generator."""
