@@ -46,6 +46,7 @@ BUDGETS = {
     "envs": 60,
     "envs/traffic": 900,
     "experiments": 600,
+    "llm": 480,
     "shaping": 120,
 }
 DEFAULT_BUDGET = 120
