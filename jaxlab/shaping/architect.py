@@ -6,172 +6,22 @@ over the actions. Each is data (JSON within a schema, or a source text of the re
 language) that the library checks; nothing that an architect writes is ever executed.
 
 An architect knows nothing of the environment but what a `DesignSpace` holds. Architects
-themselves are in `jaxlab.shaping.architects`.
+themselves are in `jaxlab.shaping.architects`; what their designs are made of is read by
+`DesignSpace.template`, and a design's `proposal` goes into `curricula.mixture`.
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxlab.core.errors import ConfigError, JaxlabError
-from jaxlab.core.json_schemas import json_problems
 from jaxlab.core.runfolder import config_hash, to_json
 from jaxlab.shaping import curricula
+from jaxlab.shaping.design_space import DesignSpace
 
 Json = dict[str, Any]
-
-#: What an architect may be asked for.
-PARTS = ("scenario", "reward", "prior")
-#: Situations that a playbook has an entry for, from the metrics alone (see `situation`).
-SITUATIONS = ("start", "failing", "steady", "stalled", "succeeding")
-#: Records of the history without progress after which training counts as stalled.
-STALLED_AFTER = 3
-_REASON = {
-    "type": "string",
-    "maxLength": 1000,
-    "description": "One short paragraph: why this design, from the numbers given.",
-}
-
-
-def _accept(source: str) -> None:
-    """Every reward is fine."""
-
-
-@dataclasses.dataclass(frozen=True)
-class DesignSpace:
-    """All that architects know of an environment, and the checks their designs must pass.
-
-    Attributes:
-      card: What is trained, as JSON for people and models to read; `task`, a sentence, is
-        quoted first.
-      scenarios: Schema and check of scenarios.
-      features: What rewards are made of: name, description and range each
-        (`{"name": "queue", "description": "...", "low": 0, "high": 1}`).
-      reward_schema: JSON schema of a filled reward template.
-      write_reward: The source, in the reward language, of a filled template.
-      check_reward: Raises ValueError (or a JaxlabError) with a text for the designer when a
-        source is refused: parser, bank of states, probes of hacks.
-      prior_features: What prior logits of an action are a weighted sum of, with descriptions.
-      largest_prior: Bound of a weight's magnitude.
-      playbook: For each of `SITUATIONS` a fill of the template and prior weights,
-        `{"reward": ..., "prior": {...}}`: what the rules design. It must pass the checks.
-      reward_guide: Text on the reward language for models that write sources.
-      parts: Those of `PARTS` that are designed; the others stay empty.
-
-    Raises:
-      ConfigError: parts or playbook are incomplete or do not pass the checks.
-    """
-
-    card: Json
-    scenarios: curricula.Space
-    features: Sequence[Json] = ()
-    reward_schema: Json = dataclasses.field(default_factory=dict)
-    write_reward: Callable[[Any], str] = str
-    check_reward: Callable[[str], object] = _accept
-    prior_features: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    largest_prior: float = 3.0
-    playbook: Mapping[str, Json] = dataclasses.field(default_factory=dict)
-    reward_guide: str = ""
-    parts: tuple[str, ...] = PARTS
-
-    def __post_init__(self) -> None:
-        if unknown := [part for part in self.parts if part not in PARTS]:
-            raise ConfigError(f"parts of a design: {unknown} unknown; choose from {PARTS}")
-        if set(self.parts) <= {"scenario"}:
-            return
-        checked: list[Json] = []
-        for name in SITUATIONS:
-            if name not in self.playbook:
-                raise ConfigError(f"playbook: no entry for '{name}'; needed are {SITUATIONS}")
-            # A deep check is slow, so that equal entries are checked once.
-            if self.playbook[name] in checked:
-                continue
-            if found := self.problems(self.by_the_book(name, {}, "")):
-                raise ConfigError(f"playbook: the entry '{name}' is refused: {found[0]}")
-            checked.append(self.playbook[name])
-
-    def by_the_book(self, name: str, scenario: Json, reason: str) -> Json:
-        """A design with the reward and the prior that the playbook has for a situation."""
-        entry = self.playbook.get(name, {}) | {"scenario": scenario}
-        return {"reason": reason} | {part: entry.get(part) for part in self.parts}
-
-    def part_schema(self, part: str, *, sources: bool = False) -> Json:
-        """JSON schema of one part of a design.
-
-        Args:
-          sources: Of the reward: a source text instead of a filled template.
-        """
-        if part == "scenario":
-            schema = self.scenarios.schema
-            return {name: value for name, value in schema.items() if not name.startswith("$")}
-        if part == "reward":
-            text = "Source of the reward in the reward language."
-            return {"type": "string", "description": text} if sources else self.reward_schema
-        limit = {"type": "number", "minimum": -self.largest_prior, "maximum": self.largest_prior}
-        return {
-            "type": "object",
-            "description": "Weights of the prior logits of an action; absent means 0.",
-            "properties": {
-                name: limit | {"description": text} for name, text in self.prior_features.items()
-            },
-            "additionalProperties": False,
-        }
-
-    def schema(self, *, sources: bool = False) -> Json:
-        """JSON schema of a whole design, as an architect answers with it."""
-        # The reason comes first, so that a model that writes from left to right thinks first.
-        properties = {"reason": _REASON} | {
-            part: self.part_schema(part, sources=sources) for part in self.parts
-        }
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-
-    def problems(self, document: Any, *, sources: bool = False) -> list[str]:
-        """Why a design is refused, in words for its designer; empty if it is accepted."""
-        found = json_problems(self.schema(sources=sources), document)
-        return found or [
-            line for part in self.parts for line in self._deep_problems(part, document[part])
-        ]
-
-    def part_problems(self, part: str, value: Any) -> list[str]:
-        """Why one part of a design is refused."""
-        found = [f"{part}: {line}" for line in json_problems(self.part_schema(part), value)]
-        return found or self._deep_problems(part, value)
-
-    def _deep_problems(self, part: str, value: Any) -> list[str]:
-        """What is wrong with a part that keeps to its schema."""
-        try:
-            if part == "scenario":
-                self.scenarios.check(value)
-            elif part == "reward":
-                self.check_reward(self.source(value))
-        except (ValueError, JaxlabError) as error:
-            text = " ".join(str(error).split())[:600]
-            return [text if text.startswith(part) else f"{part}: {text}"]
-        return []
-
-    def source(self, reward: Any) -> str:
-        """The reward's source, of a filled template or as it was written."""
-        if "reward" not in self.parts:
-            return ""
-        return reward if isinstance(reward, str) else self.write_reward(reward)
-
-    def difficulty(self, history: curricula.History) -> float:
-        """The difficulty that a design is asked for, moved by the band of success."""
-        return curricula.Rules(self.scenarios).difficulty(history)
-
-    @property
-    def digest(self) -> str:
-        """Tells spaces apart whose answers do not fit each other."""
-        return config_hash([self.card, self.schema(), list(self.features), list(self.parts)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +56,7 @@ class Design(NamedTuple):
     Attributes:
       scenario: Within the schema; empty is the base scenario.
       difficulty: In [0, 1], the target that it was designed for.
-      reward: The filled template, or the source itself.
+      reward: The filled form, or `{"source", "form"}`; None where it is not designed.
       source: Source of the reward in the reward language; empty without one.
       prior: Weights of the prior logits.
       reason: In the designer's words.
@@ -233,7 +83,10 @@ class Design(NamedTuple):
 class Architect(Protocol):
     """Designs the next stage of several trainings at once, one design for each request."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Under which it is known in logs and designs."""
+        ...
 
     def design(self, requests: Sequence[Request]) -> list[Design]:
         """Designs that passed the checks of the space.
@@ -249,7 +102,7 @@ def make_design(
     space: DesignSpace, request: Request, document: Json, architect: str, verdict: str
 ) -> Design:
     """A design from an answer that passed the checks."""
-    document = json.loads(to_json(copy.deepcopy(document)))
+    document = json.loads(to_json(document))
     return Design(
         scenario=document.get("scenario", {}),
         difficulty=float(space.difficulty(request.history)),
@@ -260,25 +113,3 @@ def make_design(
         architect=architect,
         verdict=verdict,
     )
-
-
-def situation(history: curricula.History) -> str:
-    """Where a training stands: one of `SITUATIONS`.
-
-    It stalls when none of the last `STALLED_AFTER` records is better than the one
-    before all of them, at a difficulty no higher.
-    """
-    if not history:
-        return "start"
-    low, high = curricula.BAND
-    scores = [curricula.success(record["metrics"]) for record in history]
-    if scores[-1] > high:
-        return "succeeding"
-    recent = range(len(history) - STALLED_AFTER, len(history))
-    before = recent[0] - 1
-    if before >= 0 and all(
-        not scores[n] > scores[before] and history[n]["difficulty"] <= history[before]["difficulty"]
-        for n in recent
-    ):
-        return "stalled"
-    return "failing" if scores[-1] < low else "steady"

@@ -24,17 +24,18 @@ ARCHITECT_LOG = "architect.jsonl"
 #: Version of the records; a log of another one is refused.
 VERSION = 1
 _KEYS = frozenset(
-    {"version", "hash", "architect", "space", "request", "seed", "stage", "attempt", "verdict"}
-    | {"design"}
+    {"version", "hash", "architect", "space", "request", "question", "seed", "stage", "attempt"}
+    | {"verdict", "design"}
 )
 
 
 class ArchitectLog:
     """Records of an architect, in a file or, without a path, in memory alone.
 
-    Records hold at least: `version`, `hash` (of all else), `architect`, `space` and `request`
-    (digests of what was asked), `seed`, `stage`, `attempt` (0, and 1 for the repair),
-    `verdict` ("accepted", "rejected" or "fallback") and `design` (None of a rejected answer).
+    Records hold at least: `version`, `hash` (of all else), `architect`, digests of the
+    `space`, of the `request` and of the `question` (a request as one architect was asked it),
+    `seed`, `stage`, `attempt` (0, and 1 for the repair), `verdict` ("accepted", "rejected" or
+    "fallback") and `design` (None of a rejected answer).
 
     Raises:
       DataError: the file is no log, is damaged before its last line, or is of another version.
@@ -43,7 +44,7 @@ class ArchitectLog:
     def __init__(self, path: os.PathLike[str] | str | None = None):
         self.path = None if path is None else pathlib.Path(path)
         self.records: list[Json] = []
-        self._answers: dict[tuple[str, str, int], Json] = {}
+        self._answers: dict[tuple[str, int], Json] = {}
         self._hashes: set[str] = set()
         if self.path is not None and self.path.exists():
             kept = 0
@@ -90,16 +91,16 @@ class ArchitectLog:
     def _remember(self, record: Json) -> None:
         self.records.append(record)
         self._hashes.add(record["hash"])
-        self._answers[record["architect"], record["request"], record["attempt"]] = record
+        self._answers[record["question"], record["attempt"]] = record
 
-    def find(self, architect: str, request: str, attempt: int) -> Json | None:
-        """The answer of an architect to a question that it was asked before."""
-        return self._answers.get((architect, request, attempt))
+    def find(self, question: str, attempt: int) -> Json | None:
+        """The answer to a question that was asked before."""
+        return self._answers.get((question, attempt))
 
-    def design(self, architect: str, request: str) -> Json | None:
+    def design(self, question: str) -> Json | None:
         """The design that a question led to in the end."""
         attempt = 0
-        while (record := self.find(architect, request, attempt)) is not None:
+        while (record := self.find(question, attempt)) is not None:
             if record["design"] is not None:
                 return record["design"]
             attempt += 1

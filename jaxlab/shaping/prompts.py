@@ -14,8 +14,9 @@ from typing import Any
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.runfolder import plain
-from jaxlab.shaping import curricula
-from jaxlab.shaping.architect import DesignSpace, Json, Request
+from jaxlab.shaping import curricula, reward_filling
+from jaxlab.shaping.architect import Json, Request
+from jaxlab.shaping.design_space import DesignSpace
 
 Message = Mapping[str, str]
 
@@ -58,7 +59,8 @@ class Briefing:
       variant: One of `CURRICULUM_PROMPTS`.
       records: Stages of the history that are told.
       sources: Rewards are written as sources instead of filled templates.
-      longest_list: Names of a list in the schema that are shown; all by default.
+      longest_list: Names of a list in the schema that are shown, where it has more than
+        twice as many; all by default.
 
     Raises:
       ConfigError: the variant is unknown.
@@ -108,7 +110,7 @@ class Briefing:
             lines = schema_lines(schema, part, self._longest)
             sections.append(_ABOUT[part] + "\n" + "\n".join(lines))
             if part == "reward":
-                sections += [self._features(), space.reward_guide if self.sources else ""]
+                sections.append(self._features())
         keys = ", ".join(f'"{part}": ...' for part in space.parts)
         sections.append(
             f'Your answer is one JSON object and nothing else: {{"reason": "one short paragraph", '
@@ -118,12 +120,11 @@ class Briefing:
         return "\n\n".join(section for section in sections if section)
 
     def _features(self) -> str:
-        lines = [
-            f"- {feature['name']}, {_number(feature['low'])} to {_number(feature['high'])}: "
-            f"{feature['description']}"
-            for feature in self.space.features
-        ]
-        return "Features that rewards are made of:\n" + "\n".join(lines) if lines else ""
+        assert self.space.features is not None
+        if self.sources:
+            return reward_filling.reward_guide(self.space.features)
+        lines = "\n- ".join(self.space.features.text().splitlines())
+        return f"Features that rewards are made of:\n- {lines}"
 
     def _history(self, history: curricula.History) -> str:
         if not history:
@@ -237,6 +238,8 @@ def _value(schema: Json, longest: int | None) -> str:
 
 
 def _names(names: Sequence[Any], longest: int | None) -> str:
+    if longest is not None and len(names) <= 2 * longest:
+        longest = None  # Shortening would hide more than it saves.
     shown = [name if isinstance(name, str) else json.dumps(name) for name in names[:longest]]
     rest = len(names) - len(shown)
     return ", ".join(shown) + (f" and {rest} more of this kind" if rest else "")

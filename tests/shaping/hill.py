@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from jaxlab.core.errors import CapacityError
-from jaxlab.shaping.architect import SITUATIONS, DesignSpace
 from jaxlab.shaping.curricula import Proposal, Space, record
+from jaxlab.shaping.design_space import SITUATIONS, DesignSpace
+from jaxlab.shaping.feature_catalogue import FeatureCatalogue
+from jaxlab.shaping.reward_program import RewardFunction
 
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -34,20 +37,23 @@ SCHEMA = {
         },
     },
 }
-REWARD = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "feature": {"enum": ["slip", "grip"]},
-        "weight": {"type": "number", "minimum": -1, "maximum": 1},
-    },
-    "required": ["feature", "weight"],
-}
+
+
+def reward(feature: str = "slip", weight: float = -0.5, form: str = "direct") -> dict[str, Any]:
+    """A filled form with one term."""
+    return {"terms": [{"feature": feature, "shape": "linear", "weight": weight}], "form": form}
+
+
 GOOD = {
     "reason": "they slip",
     "scenario": {"slope": 12.5},
-    "reward": {"feature": "slip", "weight": -0.5},
+    "reward": reward(),
     "prior": {"uphill": 1.5},
+}
+SOURCE = "def reward(slip):\n    return -0.5 * slip\n"
+PLAYBOOK = {
+    name: {"reward": reward("grip", round(0.1 * (n + 1), 1)), "prior": {"uphill": 1.0 + n / 2}}
+    for n, name in enumerate(SITUATIONS)
 }
 
 
@@ -56,35 +62,28 @@ def possible(scenario: dict[str, Any]) -> None:
         raise CapacityError("the robots are washed away: less slope, or no rain")
 
 
-def check_reward(source: str) -> None:
-    feature, _, weight = source.partition(" times ")
-    if feature not in ("slip", "grip"):
-        raise ValueError(f"line 1: '{feature}' is no feature")
-    if (float(weight) > 0) != (feature == "grip"):
-        raise ValueError(f"it pays for the wrong thing: {source}")
+def check_reward(function: RewardFunction, potential: bool) -> list[str]:
+    """Quick, in place of the bank of states."""
+    paid = re.search(r"(?<![-\d.])[\d.]+ \* slip", function.source)
+    return ["it pays for slipping"] if paid and not potential else []
 
 
 def space(**changes: Any) -> DesignSpace:
     """The space of the tests; `changes` replace its fields."""
-    playbook = {
-        name: {
-            "reward": {"feature": "grip", "weight": round(0.1 * (n + 1), 1)},
-            "prior": {"uphill": 1.0 + n / 2},
-        }
-        for n, name in enumerate(SITUATIONS)
-    }
     fields: dict[str, Any] = {
         "card": {"task": "Eight robots climb a hill.", "robots": 8},
         "scenarios": Space(SCHEMA, possible),
-        "features": [
-            {"name": "slip", "description": "slip of the wheels", "low": 0, "high": 1},
-            {"name": "grip", "description": "grip of the wheels", "low": 0, "high": 2},
-        ],
-        "reward_schema": REWARD,
-        "write_reward": lambda fill: f"{fill['feature']} times {fill['weight']}",
+        "features": FeatureCatalogue(
+            names=("slip", "grip"),
+            descriptions=("slip of the wheels", "grip of the wheels"),
+            ranges=((0, 1), (0, 2)),
+            signs=(-1, 1),
+        ),
         "check_reward": check_reward,
-        "prior_features": {"uphill": "how far up an action leads"},
-        "playbook": playbook,
+        "prior_features": FeatureCatalogue(
+            ("uphill",), ("how far up an action leads",), ((-1, 1),), (1,)
+        ),
+        "playbook": PLAYBOOK,
     }
     return DesignSpace(**fields | changes)
 

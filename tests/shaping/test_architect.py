@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import jax.numpy as jnp
 import jsonschema
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxlab.core.errors import ConfigError, ScenarioError
-from jaxlab.shaping.architect import SITUATIONS, Architect, Request, situation
+from jaxlab.llm.json_schema import compile_json_schema
+from jaxlab.shaping.architect import Architect, Request
 from jaxlab.shaping.architect_log import ArchitectLog
 from jaxlab.shaping.architects import ARCHITECTS, make_architect, sampling
 from jaxlab.shaping.curricula import Rules, Space
+from jaxlab.shaping.design_space import SITUATIONS, situation
+from jaxlab.shaping.reward_template import prior_logits, shaping_value
 from tests.shaping import hill
 
 SPACE = hill.space()
@@ -43,13 +47,15 @@ def design(name, request, space=SPACE):
             ["scenario: the robots are washed away: less slope, or no rain"],
         ),
         (
-            {"reward": {"feature": "grip", "weight": -2}},
-            ["reward.weight: -2 is less than the minimum of -1"],
+            {"reward": hill.reward(weight=-2)},
+            ["reward.terms[0].weight: -2 is less than the minimum of -1.0"],
         ),
         (
-            {"reward": {"feature": "grip", "weight": -1}},
-            ["reward: it pays for the wrong thing: grip times -1"],
+            {"reward": hill.reward("speed")},
+            ["reward.terms[0].feature: 'speed' is not one of ['slip', 'grip']"],
         ),
+        ({"reward": hill.reward(weight=0.5)}, ["reward: it pays for slipping"]),
+        ({"reward": hill.reward(weight=0.5, form="potential")}, []),
         ({"prior": {"uphill": 3.5}}, ["prior.uphill: 3.5 is greater than the maximum of 3.0"]),
         ({"reason": None}, ["reason: None is not of type 'string'"]),
     ],
@@ -59,7 +65,7 @@ def test_what_is_wrong_with_a_design_is_named(change, expected):
 
 
 def test_all_parts_are_checked_and_required():
-    wrong = {"scenario": {"slope": 40, "rain": 0}, "reward": {"feature": "slip", "weight": 1}}
+    wrong = {"scenario": {"slope": 40, "rain": 0}, "reward": hill.reward(weight=1)}
     assert len(SPACE.problems(hill.GOOD | wrong)) == 2
     for part in ("reason", "scenario", "reward", "prior"):
         (problem,) = SPACE.problems({k: v for k, v in hill.GOOD.items() if k != part})
@@ -67,12 +73,58 @@ def test_all_parts_are_checked_and_required():
 
 
 def test_a_reward_may_be_written_as_a_source():
-    answer = hill.GOOD | {"reward": "slip times -0.5"}
-    assert SPACE.problems(answer, sources=True) == []
-    assert SPACE.problems(answer | {"reward": "__import__ times 1"}, sources=True) == [
-        "reward: line 1: '__import__' is no feature"
+    def answer(source):
+        return hill.GOOD | {"reward": {"source": source, "form": "direct"}}
+
+    assert SPACE.problems(answer(hill.SOURCE), sources=True) == []
+    (problem,) = SPACE.problems(answer("import os"), sources=True)
+    assert problem.startswith("reward: ")
+    assert SPACE.problems(answer("def reward(slip):\n    return 0.5 * slip"), sources=True) == [
+        "reward: it pays for slipping"
     ]
-    assert "reward" in SPACE.problems(answer)[0]
+    assert "reward" in SPACE.problems(answer(hill.SOURCE))[0]
+
+
+def test_designs_can_be_written_with_a_grammar():
+    grammar = compile_json_schema(SPACE.schema())
+    assert grammar.accepts(json.dumps(hill.GOOD))
+    assert not grammar.accepts(json.dumps(hill.GOOD | {"reward": hill.reward(weight=1.5)}))
+    written = hill.GOOD | {"reward": {"source": hill.SOURCE, "form": "direct"}}
+    assert compile_json_schema(SPACE.schema(sources=True)).accepts(json.dumps(written))
+
+
+def test_a_design_becomes_programs_for_the_compiled_step():
+    features = jnp.array([[0.25, 1.0], [0.5, 0.0]], jnp.float32)
+    template = SPACE.template(hill.reward(form="potential"), {"uphill": 1.5}, (0.5, 2.0))
+    shaping = template.arrays()
+    np.testing.assert_allclose(shaping_value(shaping, features), [-0.125, -0.25])
+    assert bool(shaping.potential)
+    actions = jnp.array([[[1.0], [-1.0], [0.0]]], jnp.float32)
+    logits = prior_logits(shaping, actions, jnp.ones((1, 3), bool))
+    np.testing.assert_allclose(logits, [[1.5, -1.5, 0.0]])
+    empty = SPACE.template(None, {})
+    assert (empty.reward, empty.prior, empty.potential) == (None, None, False)
+
+
+def test_the_default_playbook_and_the_default_checks_agree():
+    space = hill.space(playbook=None, check_reward=None)
+    for name in SITUATIONS:
+        entry = space.playbook[name]
+        assert [(t["feature"], np.sign(t["weight"])) for t in entry["reward"]["terms"]] == [
+            ("slip", -1),
+            ("grip", 1),
+        ]
+        assert entry["prior"]["uphill"] > 0
+    problems = space.problems(hill.GOOD | {"reward": hill.reward("grip", -1)})
+    assert problems
+    assert all(line.startswith("reward") for line in problems)
+
+
+def test_features_without_signs_need_a_playbook():
+    unsigned = dataclasses.replace(SPACE.features, signs=(0, 0))
+    with pytest.raises(ConfigError, match=r"'start' is refused: reward\.terms"):
+        hill.space(features=unsigned, playbook=None)
+    assert hill.space(features=unsigned).playbook == hill.PLAYBOOK
 
 
 @given(
@@ -95,7 +147,7 @@ def test_any_json_is_judged_and_only_whole_designs_pass(document):
 
 
 def test_parts_that_are_not_designed_are_not_asked_for():
-    space = hill.space(parts=("scenario",), playbook={})
+    space = hill.space(parts=("scenario",), playbook={}, features=None, prior_features=None)
     assert set(space.schema()["properties"]) == {"reason", "scenario"}
     for name in ("rules", "random"):
         made = design(name, Request(0, 0), space)
@@ -112,31 +164,34 @@ def test_parts_that_are_not_designed_are_not_asked_for():
     ("changes", "expected"),
     [
         ({"parts": ("scenario", "weather")}, "weather"),
+        ({"features": None}, "to design the reward, features are needed"),
+        ({"prior_features": None}, "to design the prior, prior_features are needed"),
         ({"playbook": {}}, "no entry for 'start'"),
         (
-            {"playbook": {n: {"reward": {"feature": "slip", "weight": 1}} for n in SITUATIONS}},
+            {"playbook": {n: {"reward": hill.reward()} for n in SITUATIONS}},
             "'start' is refused: prior",
         ),
         (
-            {
-                "playbook": {
-                    n: {"reward": {"feature": "slip", "weight": 1}, "prior": {}} for n in SITUATIONS
-                }
-            },
-            "'start' is refused: reward: it pays for the wrong thing",
+            {"playbook": {n: {"reward": hill.reward(weight=1), "prior": {}} for n in SITUATIONS}},
+            "'start' is refused: reward: it pays for slipping",
         ),
     ],
 )
-def test_a_space_whose_playbook_does_not_pass_is_refused(changes, expected):
+def test_a_space_that_is_incomplete_or_whose_playbook_does_not_pass_is_refused(changes, expected):
     with pytest.raises(ConfigError, match=expected):
         hill.space(**changes)
 
 
 def test_equal_entries_of_a_playbook_are_checked_once():
     asked = []
-    entry = {"reward": {"feature": "grip", "weight": 1}, "prior": {}}
-    hill.space(playbook=dict.fromkeys(SITUATIONS, entry), check_reward=asked.append)
-    assert asked == ["grip times 1"]
+
+    def check(function, potential):
+        asked.append(function.source)
+        return []
+
+    entry = {"reward": hill.reward(), "prior": {}}
+    hill.space(playbook=dict.fromkeys(SITUATIONS, entry), check_reward=check)
+    assert asked == [hill.SOURCE]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +226,7 @@ def test_rules_design_by_the_curriculum_and_the_playbook(successes):
     entry = SPACE.playbook[situation(told)]
     assert made.proposal == Rules(SPACE.scenarios, 5)(told)
     assert (made.reward, made.prior) == (entry["reward"], entry["prior"])
-    assert made.source == f"grip times {entry['reward']['weight']}"
+    assert made.source == SPACE.source(entry["reward"])
     assert (made.architect, made.verdict) == ("rules", "accepted")
     assert json.loads(json.dumps(made._asdict())) == made._asdict()
 
@@ -215,16 +270,15 @@ def test_draws_cover_the_bounds_evenly():
 
 
 def test_a_part_that_cannot_be_drawn_is_left_to_the_rules_and_counted():
-    def only_the_playbook(source):
-        if source != "grip times 0.1":
-            raise ValueError("no")
-
-    entry = {"reward": {"feature": "grip", "weight": 0.1}, "prior": {}}
-    space = hill.space(check_reward=only_the_playbook, playbook=dict.fromkeys(SITUATIONS, entry))
+    entry = {"reward": hill.reward(), "prior": {}}
+    space = hill.space(
+        check_reward=lambda function, potential: [] if function.source == hill.SOURCE else ["no"],
+        playbook=dict.fromkeys(SITUATIONS, entry),
+    )
     log = ArchitectLog()
     (made,) = make_architect("random", space, log).design([Request(0, 0)])
     assert made.verdict == "fallback"
-    assert made.source == "grip times 0.1"
+    assert made.source == hill.SOURCE
     assert log.summary()["fallback"] == 1
 
 
@@ -256,7 +310,7 @@ def test_requests_and_spaces_are_told_apart():
         dataclasses.replace(request, components={"slip": {"mean": 1.0}}).digest(SPACE),
         dataclasses.replace(request, rejections=("no",)).digest(SPACE),
         request.digest(hill.space(card={})),
-        request.digest(hill.space(largest_prior=4.0)),
+        request.digest(hill.space(parts=("scenario", "reward"))),
     }
     assert len(digests) == 8
     assert request.digest(SPACE) == Request(0, 1, hill.history(0.5)).digest(hill.space())

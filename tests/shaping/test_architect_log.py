@@ -112,6 +112,14 @@ def test_a_log_of_another_space_is_refused(recorded):
         RecordedArchitect(hill.space(card={"task": "Swim."}), ArchitectLog(), path)
 
 
+def test_a_log_of_several_architects_cannot_be_replayed(tmp_path):
+    path = tmp_path / "architect.jsonl"
+    for name in ("rules", "random"):
+        make_architect(name, SPACE, ArchitectLog(path)).design(requests(0))
+    with pytest.raises(DataError, match="several architects"):
+        RecordedArchitect(SPACE, ArchitectLog(), path)
+
+
 def test_a_run_that_stopped_before_a_design_cannot_be_replayed_to_there(tmp_path):
     path = tmp_path / "architect.jsonl"
     architect = make_architect("model", SPACE, ArchitectLog(path), generate=lambda *_: ["?"])

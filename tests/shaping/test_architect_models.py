@@ -11,7 +11,11 @@ from jaxlab.llm.client import ChatClient, Retries
 from jaxlab.shaping.architect import Request
 from jaxlab.shaping.architect_log import ArchitectLog
 from jaxlab.shaping.architects import make_architect
-from jaxlab.shaping.architects.language_model import parse_answer
+from jaxlab.shaping.architects.language_model import (
+    LanguageArchitect,
+    LocalModel,
+    parse_answer,
+)
 from jaxlab.shaping.architects.ruled import ruled_design
 from tests.llm.misbehaving import Endpoint, raw, said, serving
 from tests.shaping import hill
@@ -52,7 +56,7 @@ def test_a_good_answer_is_accepted_and_everything_is_written_down():
     assert (made.architect, made.verdict) == ("model", "accepted")
     assert made.scenario == {"slope": 12.5}
     assert made.difficulty == 0.2
-    assert made.source == "slip times -0.5"
+    assert made.source == hill.SOURCE
     assert (made.reward, made.prior) == (hill.GOOD["reward"], {"uphill": 1.5})
     assert made.reason == "they slip"
     (record,) = log.records
@@ -93,8 +97,8 @@ def test_a_good_answer_is_accepted_and_everything_is_written_down():
         ('{"a": ' * 20_000, "the answer is longer than 100000 characters"),
         ('{"a": ' * 10_000, "it is nested too deeply"),
         ("{}", "'reason' is a required property"),
-        (GOOD.replace("slip", "__import__"), "'__import__' is not one of ['slip', 'grip']"),
-        (GOOD.replace("-0.5", "0.5"), "it pays for the wrong thing"),
+        (GOOD.replace('"slip"', '"__import__"'), "'__import__' is not one of ['slip', 'grip']"),
+        (GOOD.replace("-0.5", "0.5"), "it pays for slipping"),
     ],
 )
 def test_a_malformed_answer_is_sent_back_once_with_its_problem(answer, problem):
@@ -109,6 +113,21 @@ def test_a_malformed_answer_is_sent_back_once_with_its_problem(answer, problem):
     assert [record["verdict"] for record in log.records] == ["rejected", "accepted"]
     assert log.records[0]["design"] is None
     assert problem in log.records[0]["problems"][0]
+
+
+def test_a_model_may_write_the_reward_itself():
+    def answer(source):
+        return json.dumps(hill.GOOD | {"reward": {"source": source, "form": "potential"}})
+
+    texts = [answer("def reward(slip):\n    return slip.__class__"), answer(hill.SOURCE)]
+    log = ArchitectLog()
+    model = LocalModel(lambda *_: [texts.pop(0)], "tiny")
+    architect = LanguageArchitect("model", SPACE, log, model, sources=True)
+    (made,) = architect.design([Request(0, 0)])
+    assert made.verdict == "repaired"
+    assert made.source == hill.SOURCE
+    assert SPACE.template(made.reward, made.prior).potential
+    assert "line 2" in log.records[0]["problems"][0]
 
 
 def test_malformed_twice_is_left_to_the_rules():
@@ -185,6 +204,19 @@ def test_the_two_prompts_differ_and_are_named_in_the_log():
         ask({0: [GOOD]}, prompt="C")
 
 
+def test_architects_may_share_a_log():
+    other = json.dumps(hill.GOOD | {"reason": "another"})
+    (one,), _, log = ask({0: [GOOD]}, prompt="A")
+    (two,), _, _ = ask({0: [other]}, log, prompt="B")
+    request = Request(0, 0, rejections=("tag 0 ",))
+    (three,) = make_architect("rules", SPACE, log).design([request])
+    (four,) = make_architect("random", SPACE, log).design([request])
+    assert [d.reason for d in (one, two)] == ["they slip", "another"]
+    assert [d.architect for d in (one, two, three, four)] == ["model", "model", "rules", "random"]
+    assert ask({0: []}, log, prompt="A")[0] == [one]
+    assert log.summary()["designed_by"] == {"model": 2, "random": 1, "rules": 1}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -224,7 +256,7 @@ def client():
             "served-model",
             KEY,
             temperature=0.3,
-            timeout=5.0,
+            timeout=60.0,
             retries=Retries(retries, sleep=lambda seconds: None),
             prompt_price=2.0,
             completion_price=4.0,

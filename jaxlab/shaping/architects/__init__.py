@@ -15,7 +15,7 @@ import os
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.llm.client import ChatClient
-from jaxlab.shaping.architect import Architect, DesignSpace
+from jaxlab.shaping.architect import Architect
 from jaxlab.shaping.architect_log import ArchitectLog
 from jaxlab.shaping.architects.language_model import (
     EndpointModel,
@@ -26,9 +26,11 @@ from jaxlab.shaping.architects.language_model import (
 from jaxlab.shaping.architects.recorded import RecordedArchitect
 from jaxlab.shaping.architects.ruled import RulesArchitect
 from jaxlab.shaping.architects.sampling import RandomArchitect
+from jaxlab.shaping.design_space import DesignSpace
 from jaxlab.shaping.prompts import CURRICULUM_PROMPTS
 
 ARCHITECTS = ("openai", "smollm2", "model", "rules", "random", "recorded")
+RECORDS, LONGEST_LIST = 3, 6
 
 
 def make_architect(
@@ -41,6 +43,8 @@ def make_architect(
     model: str = "",
     temperature: float = 0.7,
     prompt: str = CURRICULUM_PROMPTS[0],
+    records: int | None = None,
+    longest_list: int | None = None,
     recorded: os.PathLike[str] | str | None = None,
 ) -> Architect:
     """Build an architect by name.
@@ -54,12 +58,16 @@ def make_architect(
       model: For these two, the name that goes into the log.
       temperature: Likewise; what `generate` samples with.
       prompt: One of `CURRICULUM_PROMPTS`.
+      records: Stages of the history that a model is told, by default `RECORDS`.
+      longest_list: Names of a long list that a model is shown, by default `LONGEST_LIST`
+        on this machine, where every token of the prompt takes time, and all elsewhere.
       recorded: For `recorded`, the log to repeat.
 
     Raises:
       ConfigError: An unknown name, or what an architect needs is missing.
       DataError: The log to repeat does not fit.
     """
+    told = RECORDS if records is None else records
     if name == "rules":
         return RulesArchitect(space, log)
     if name == "random":
@@ -70,10 +78,15 @@ def make_architect(
         return RecordedArchitect(space, log, recorded)
     if name == "openai":
         endpoint = EndpointModel(ChatClient() if client is None else client)
-        return LanguageArchitect(name, space, log, endpoint, prompt=prompt)
+        return LanguageArchitect(
+            name, space, log, endpoint, prompt=prompt, records=told, longest_list=longest_list
+        )
     if name in ("smollm2", "model"):
         if generate is None:
             raise ConfigError(f"architect '{name}' needs a model to generate with")
         local = LocalModel(generate, model or name, temperature)
-        return LanguageArchitect(name, space, log, local, prompt=prompt)
+        shown = LONGEST_LIST if longest_list is None else longest_list
+        return LanguageArchitect(
+            name, space, log, local, prompt=prompt, records=told, longest_list=shown
+        )
     raise ConfigError(f"architect '{name}' is unknown; choose from {', '.join(ARCHITECTS)}")

@@ -13,10 +13,11 @@ from typing import NamedTuple, Protocol
 from jaxlab.core.errors import EndpointError
 from jaxlab.llm.client import ChatClient
 from jaxlab.shaping import prompts
-from jaxlab.shaping.architect import Design, DesignSpace, Json, Request, make_design
+from jaxlab.shaping.architect import Design, Json, Request, make_design
 from jaxlab.shaping.architect_log import ArchitectLog
-from jaxlab.shaping.architects.entries import entry
+from jaxlab.shaping.architects.entries import entry, question_of
 from jaxlab.shaping.architects.ruled import ruled_design
+from jaxlab.shaping.design_space import DesignSpace
 
 Conversation = Sequence[Mapping[str, str]]
 #: From conversations, a JSON schema that every answer must keep to, and a seed for each,
@@ -100,7 +101,7 @@ class _Dialogue:
     """The course of one request."""
 
     request: Request
-    digest: str
+    question: str
     messages: list[Mapping[str, str]]
     design: Design | None = None
 
@@ -151,14 +152,15 @@ class LanguageArchitect:
         return [dialogue.design for dialogue in dialogues if dialogue.design is not None]
 
     def _begin(self, request: Request) -> _Dialogue:
-        digest = request.digest(self.space)
-        known = self.log.design(self.name, digest)
-        design = None if known is None else Design(**known)
-        return _Dialogue(request, digest, self._brief.messages(request), design)
+        messages = self._brief.messages(request)
+        asked = (self.name, self.model.name, self.model.temperature, messages)
+        question = question_of(self.space, request, *asked)
+        known = self.log.design(question)
+        return _Dialogue(request, question, messages, None if known is None else Design(**known))
 
     def _ask(self, dialogues: Sequence[_Dialogue], attempt: int) -> None:
         """One answer for each, from the log where it is there, and what is made of it."""
-        unknown = [d for d in dialogues if self.log.find(self.name, d.digest, attempt) is None]
+        unknown = [d for d in dialogues if self.log.find(d.question, attempt) is None]
         failures: list[EndpointError] = []
         if unknown:
             seeds = [_seed(d.request, attempt) for d in unknown]
@@ -172,7 +174,7 @@ class LanguageArchitect:
         if failures:
             raise failures[0]
         for dialogue in dialogues:
-            record = self.log.find(self.name, dialogue.digest, attempt)
+            record = self.log.find(dialogue.question, attempt)
             assert record is not None
             if record["design"] is not None:
                 dialogue.design = Design(**record["design"])
@@ -224,7 +226,13 @@ class LanguageArchitect:
                 "usage": answer.usage,
             }
         record = entry(
-            self.space, dialogue.request, self.name, design=design, attempt=attempt, **asked
+            self.space,
+            dialogue.request,
+            self.name,
+            question=dialogue.question,
+            design=design,
+            attempt=attempt,
+            **asked,
         )
         self.log.append(record)
 

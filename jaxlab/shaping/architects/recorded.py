@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 
 from jaxlab.core.errors import DataError
-from jaxlab.shaping.architect import Design, DesignSpace, Json, Request
+from jaxlab.shaping.architect import Design, Json, Request
 from jaxlab.shaping.architect_log import ArchitectLog, read_log
+from jaxlab.shaping.design_space import DesignSpace
 
 
 class RecordedArchitect:
@@ -20,7 +21,8 @@ class RecordedArchitect:
         in their last digits), and `drifted` counts such requests.
 
     Raises:
-      DataError: the log is of another version, damaged, or of another space.
+      DataError: the log is of another version, damaged, of another space, or of several
+        architects.
     """
 
     name = "recorded"
@@ -41,6 +43,13 @@ class RecordedArchitect:
                 f"{self.path}: was written for another design space ({spaces.pop()}, now "
                 f"{space.digest}): card, schema, features and parts must be the same"
             )
+        asked: dict[str, str] = {}
+        for record in self._records:
+            if asked.setdefault(record["request"], record["question"]) != record["question"]:
+                raise DataError(
+                    f"{self.path}: seed {record['seed']}, stage {record['stage']} was designed by "
+                    "several architects or prompts; repeat a log of one"
+                )
         self._asked: dict[tuple[int, int], list[str]] = {}
 
     def design(self, requests: Sequence[Request]) -> list[Design]:

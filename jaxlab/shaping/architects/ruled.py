@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from jaxlab.shaping import curricula
-from jaxlab.shaping.architect import Design, DesignSpace, Request, make_design, situation
+from jaxlab.shaping.architect import Design, Request, make_design
 from jaxlab.shaping.architect_log import ArchitectLog
-from jaxlab.shaping.architects.entries import entry
+from jaxlab.shaping.architects.entries import entry, question_of
+from jaxlab.shaping.design_space import DesignSpace, situation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +25,8 @@ class RulesArchitect:
         return [self._one(request) for request in requests]
 
     def _one(self, request: Request) -> Design:
-        if (known := self.log.design(self.name, request.digest(self.space))) is not None:
+        question = question_of(self.space, request, self.name)
+        if (known := self.log.design(question)) is not None:
             return Design(**known)
         made = ruled_design(self.space, request, "accepted")
         self.log.append(entry(self.space, request, self.name, design=made))

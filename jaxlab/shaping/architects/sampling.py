@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from jaxlab.core.errors import ScenarioError
-from jaxlab.shaping.architect import Design, DesignSpace, Json, Request, make_design
+from jaxlab.shaping.architect import Design, Json, Request, make_design
 from jaxlab.shaping.architect_log import ArchitectLog
-from jaxlab.shaping.architects.entries import entry
+from jaxlab.shaping.architects.entries import entry, question_of
 from jaxlab.shaping.architects.ruled import ruled_design
+from jaxlab.shaping.design_space import DesignSpace
 
 #: Draws until a design passes the checks.
 ATTEMPTS = 100
@@ -37,7 +38,8 @@ class RandomArchitect:
         return [self._one(request) for request in requests]
 
     def _one(self, request: Request) -> Design:
-        if (known := self.log.design(self.name, request.digest(self.space))) is not None:
+        question = question_of(self.space, request, self.name)
+        if (known := self.log.design(question)) is not None:
             return Design(**known)
         rng = np.random.default_rng([request.seed, request.stage, len(request.rejections), 3])
         document: Json = {"reason": "drawn at random"}
