@@ -51,7 +51,7 @@ class CheckLimits:
     tolerance: float = 1e-5
     ratio: tuple[float, float] = (0.01, 10.0)
     correlation: tuple[float, float] = (0.0, 1.0)
-    margin: float = 1e-3
+    margin: float = 0.01
 
 
 class Verdict(NamedTuple):

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.envs.traffic.features import ACTION_FEATURES, JUNCTION_FEATURES
+from jaxlab.llm.json_schema import compile_json_schema
 from jaxlab.shaping.feature_catalogue import FeatureCatalogue
 from jaxlab.shaping.reward_filling import (
     MOST_TERMS,
@@ -22,6 +24,7 @@ from jaxlab.shaping.reward_language import parse_reward, reward_terms
 from jaxlab.shaping.reward_program import Op, RewardError, RewardFunction
 from jaxlab.shaping.reward_source import Limits
 from jaxlab.shaping.stack_machine import evaluate
+from tests.llm.test_regex import walk
 from tests.shaping.programs import CATALOGUE, functions
 
 JAM = """
@@ -219,6 +222,27 @@ def test_the_schema_of_the_form():
     term = schema["properties"]["terms"]["items"]["properties"]
     assert term["feature"]["enum"] == list(CATALOGUE.names)
     assert schema["required"] == ["terms", "form"]
+
+
+def test_a_grammar_fills_forms_validly():
+    """Random texts of the form's grammar are rewards over the features of traffic signals."""
+    features = FeatureCatalogue.of(JUNCTION_FEATURES)
+    grammar = compile_json_schema(reward_schema(features))
+    rng = np.random.default_rng(0)
+    used = set()
+    for _ in range(60):
+        if (text := walk(grammar, rng, longest=300)) is not None:
+            source = write_reward(json.loads(text), features)
+            used.update(parse_reward(source, features).used)
+    assert used == set(features.names)
+
+
+def test_the_features_of_traffic_signals_make_catalogues():
+    for records in (JUNCTION_FEATURES, ACTION_FEATURES):
+        made = FeatureCatalogue.of(records)
+        source = f"def reward({', '.join(made.names)}):\n    return {made.names[0]}\n"
+        assert parse_reward(source, made).used == ("queue",)
+        assert made.text().count("\n") == len(records) - 1
 
 
 def catalogue(**changes):
