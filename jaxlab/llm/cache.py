@@ -12,8 +12,11 @@ from jaxtyping import Array, Bool, Float, Int
 class Cache:
     """Keys and values by layer; shorter prompts start at later slots, all end at one.
 
+    A batch of one has no batch axis: with an axis of length one XLA drops it in the
+    product but not in the loop, and copies every array at every step.
+
     Attributes:
-      keys: For each layer `[batch, groups, slots, dim]`.
+      keys: For each layer `[batch, groups, slots, dim]`, or `[groups, slots, dim]`.
       values: The same for values.
       start: First slot of each row that holds a token, int32 `[batch]`.
       end: Slot of the next token, int32 `[]`.
@@ -27,7 +30,7 @@ class Cache:
     @property
     def slots(self) -> int:
         """How many tokens there is room for."""
-        return self.keys[0].shape[2]
+        return self.keys[0].shape[-2]
 
     def positions(self) -> Int[Array, "batch 1"]:
         """Position of the next token in each row."""
@@ -40,9 +43,22 @@ class Cache:
 
     def repeat(self, copies: int) -> Cache:
         """Each row `copies` times, copies of a row side by side."""
-        rows = self.replace(end=jnp.zeros((), jnp.int32))
-        repeated = jax.tree.map(lambda x: jnp.repeat(x, copies, axis=0) if x.ndim else x, rows)
-        return repeated.replace(end=self.end)
+        batch = self.start.shape[0]
+
+        def repeated(layer: Array) -> Array:
+            rows = layer.reshape(batch, *layer.shape[-3:])
+            return _stored(jnp.repeat(rows, copies, axis=0))
+
+        return Cache(
+            keys=tuple(repeated(layer) for layer in self.keys),
+            values=tuple(repeated(layer) for layer in self.values),
+            start=jnp.repeat(self.start, copies),
+            end=self.end,
+        )
+
+
+def _stored(layer: Float[Array, "batch groups slots dim"]) -> Array:
+    return layer[0] if layer.shape[0] == 1 else layer
 
 
 def from_prompt(
@@ -55,14 +71,17 @@ def from_prompt(
     time = keys.shape[3]
     room = ((0, 0), (0, 0), (0, slots - time), (0, 0))
     return Cache(
-        keys=tuple(jnp.pad(layer, room) for layer in keys),
-        values=tuple(jnp.pad(layer, room) for layer in values),
+        keys=tuple(_stored(jnp.pad(layer, room)) for layer in keys),
+        values=tuple(_stored(jnp.pad(layer, room)) for layer in values),
         start=start,
         end=jnp.asarray(time, jnp.int32),
     )
 
 
-def write(cached: Float[Array, "batch groups slots dim"], new: Array, slot: Array) -> Array:
-    """`cached` with `new` `[batch, groups, 1, dim]` at `slot`."""
+def write(
+    cached: Float[Array, "*rows slots dim"], new: Float[Array, "batch groups 1 dim"], slot: Array
+) -> Float[Array, "*rows slots dim"]:
+    """`cached` with the keys or values of one token at `slot`."""
     zero = jnp.zeros((), jnp.int32)
-    return jax.lax.dynamic_update_slice(cached, new, (zero, zero, slot, zero))
+    place = (*[zero] * (cached.ndim - 2), slot, zero)
+    return jax.lax.dynamic_update_slice(cached, new.reshape(*cached.shape[:-2], 1, -1), place)

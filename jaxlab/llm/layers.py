@@ -213,10 +213,13 @@ class Layer(nnx.Module):
           x: The stream.
           context: Rotations and mask.
           store: From the new keys and values `[batch, groups, time, dim]` to all that are
-            attended to, `[batch, groups, slots, dim]`: a write into a cache.
+            attended to, `[batch, groups, slots, dim]`, without the first axis for a batch of
+            one: a write into a cache.
         """
         q, k, v = self.attention.project(self.attention_norm(x), context)
         keys, values = store(jnp.swapaxes(k, 1, 2), jnp.swapaxes(v, 1, 2))
-        mixed = attend(q, keys, values, context.mask)
+        rows = (k.shape[0], k.shape[2])
+        seen = (stored.reshape(*rows, *stored.shape[-2:]) for stored in (keys, values))
+        mixed = attend(q, *seen, context.mask)
         x = x + self.attention.o(mixed.reshape(*mixed.shape[:2], -1))
         return x + self.mlp(self.mlp_norm(x)), (keys, values)
