@@ -41,12 +41,14 @@ class Trials:
     """Whole episodes of policies on tasks, without noise, in one compiled program.
 
     A trial is a seed, one of `POLICIES` and a place among the seed's tasks; every seed has
-    `PER_SEED` of them at a time, so that measuring the stages of a curriculum and the
+    `per_seed` of them at a time, so that measuring the stages of a curriculum and the
     final evaluation share the program.
     """
 
-    def __init__(self, env: TrafficSignalControl, learner: Learner, seeds: int):
-        self.env, self.learner, self.seeds = env, learner, seeds
+    def __init__(
+        self, env: TrafficSignalControl, learner: Learner, seeds: int, per_seed: int = PER_SEED
+    ):
+        self.env, self.learner, self.seeds, self.per_seed = env, learner, seeds, per_seed
         self.controllers = [
             make_controller(
                 name,
@@ -61,7 +63,7 @@ class Trials:
         self._run = jax.jit(self._trials, out_shardings=place(seeds).replicated)
 
     def __call__(self, state: Any, trials: Sequence[tuple[str, int]]) -> dict[str, np.ndarray]:
-        """Results of `PER_SEED` trials `(policy, place)` of every seed, `[seeds, trials]`.
+        """Results of `per_seed` trials `(policy, place)` of every seed, `[seeds, trials]`.
 
         Beside `MEASURES`: `trip`, travel times of the vehicles in s, -1 for those that did
         not arrive, `[seeds, trials, vehicles]`, and `departed`, how many set out.
@@ -69,13 +71,13 @@ class Trials:
         Raises:
           CapacityError: more vehicles were on the road than there is room for.
         """
-        assert len(trials) == PER_SEED
-        seed = np.repeat(np.arange(self.seeds, dtype=np.int32), PER_SEED)
+        assert len(trials) == self.per_seed
+        seed = np.repeat(np.arange(self.seeds, dtype=np.int32), self.per_seed)
         policy = np.array([POLICIES.index(name) for name, _ in trials] * self.seeds, np.int32)
         where = np.array([n for _, n in trials] * self.seeds, np.int32)
         results = self._run(without_experience(state), seed, policy, where)
         found = {
-            name: np.asarray(value).reshape(self.seeds, PER_SEED, *value.shape[1:])
+            name: np.asarray(value).reshape(self.seeds, self.per_seed, *value.shape[1:])
             for name, value in results.items()
         }
         check_capacity(self.env, found.pop("overflow"))

@@ -8,24 +8,34 @@ import jax
 import jax.numpy as jnp
 
 from experiments.maestro.options import Options
+from experiments.maestro.shaping import (
+    ShapingParams,
+    designed_arguments,
+    nothing,
+    stacked_shaping,
+)
 from jaxlab.agents import maddpg
 from jaxlab.core.autoreset import AutoReset, Tasks
+from jaxlab.core.environment import Env
 from jaxlab.core.learner import Learner
 from jaxlab.core.options import revive
 from jaxlab.core.wrappers import LogEpisode, TimeLimit
 from jaxlab.envs.traffic.construction import default_environment, make_environment
 from jaxlab.envs.traffic.environment import TrafficSignalControl
+from jaxlab.envs.traffic.features import action_features, junction_features
 from jaxlab.envs.traffic.scenario import nominal_scenario, scenario_params
+from jaxlab.shaping.feature_view import ShowFeatures, hide_features
 
 #: Places for tasks: of the new scenario (vehicles drawn anew in each), of earlier ones, the base.
 NEW, EARLIER, BASE = 4, 3, 1
 
 
 class Start(NamedTuple):
-    """What a seed begins with: numbers of the learner, and the first tasks."""
+    """What a seed begins with: numbers of the learner, the first tasks and their shaping."""
 
     hyper: maddpg.Hyper
     tasks: Tasks
+    shaping: ShapingParams | None = None
 
 
 def make_env(options: Options) -> TrafficSignalControl:
@@ -44,26 +54,40 @@ def make_env(options: Options) -> TrafficSignalControl:
 def make_learner(options: Options, env: TrafficSignalControl) -> Learner:
     """MADDPG whose `init` takes a `Start`, so that every seed has tasks of its own."""
     learner = maddpg.make(
-        TimeLimit(env, decisions_per_episode(env)),
+        training_env(options, env),
         options.maddpg,
+        observe=_observe,
         tasks=base_tasks(env),
         neighbours=env.neighbours,
         episode_metrics=_episode_metrics,
+        **(designed_arguments() if options.plan.shapes else {}),
     )
 
     def init(key: jax.Array, start: Start) -> maddpg.MADDPGState:
-        state = learner.init(key, start.hyper).replace(tasks=start.tasks)
-        return restart(env, state, jax.random.fold_in(key, 1))
+        state = learner.init(key, start.hyper).replace(
+            tasks=start.tasks, shaping_params=start.shaping, prior_params=start.shaping
+        )
+        return restart(options, env, state, jax.random.fold_in(key, 1))
 
     return learner._replace(init=init)
 
 
+def training_env(options: Options, env: TrafficSignalControl) -> Env:
+    """The environment as it is trained on: with an end, and features where these are used."""
+    shown = ShowFeatures(env, junction_features, action_features) if options.plan.shapes else env
+    return TimeLimit(shown, decisions_per_episode(env))
+
+
+def _observe(obs: Any) -> jax.Array:
+    return maddpg.flatten_observation(hide_features(obs))
+
+
 def restart(
-    env: TrafficSignalControl, state: maddpg.MADDPGState, key: jax.Array
+    options: Options, env: TrafficSignalControl, state: maddpg.MADDPGState, key: jax.Array
 ) -> maddpg.MADDPGState:
     """The state with new episodes, on its tasks, in all copies of the network."""
     # The environment as `maddpg.make` wraps it.
-    wrapped = LogEpisode(AutoReset(TimeLimit(env, decisions_per_episode(env))))
+    wrapped = LogEpisode(AutoReset(training_env(options, env)))
     copies = jax.tree.leaves(state.obs)[0].shape[0]
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(copies))
     started, timestep = jax.vmap(wrapped.reset, (0, None))(keys, state.tasks)
@@ -101,4 +125,8 @@ def build(options: dict[str, Any], host: Any) -> tuple[Learner, Start]:
     """Learner and start of one seed of a saved run, from its `config.yaml`."""
     known = revive(options, Options)
     env = make_env(known)
-    return make_learner(known, env), Start(known.hyper, base_tasks(env))
+    shaping = None
+    if known.plan.shapes:
+        shaping = stacked_shaping([nothing(known.shaping_weight)], [0.0], known.hyper.gamma)
+        shaping = jax.tree.map(lambda x: jnp.asarray(x[0]), shaping)
+    return make_learner(known, env), Start(known.hyper, base_tasks(env), shaping)

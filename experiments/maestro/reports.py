@@ -22,6 +22,7 @@ from jaxlab.envs.traffic.frames import frame_of_state
 from jaxlab.envs.traffic.rendering import Renderer
 from jaxlab.envs.traffic.scenario import wanted_vehicles
 from jaxlab.envs.traffic.scenario_schema import scenario_from_json
+from jaxlab.shaping.architect_log import ARCHITECT_LOG, ArchitectLog
 from jaxlab.shaping.curricula import BAND, success
 
 NAMES = {
@@ -69,7 +70,8 @@ def report(
     learned = evaluation.measures["learned"]
     results: dict[str, Any] = {
         "preset": options.preset,
-        "curriculum": options.curriculum,
+        "variant": options.variant_name,
+        "architect": designed(options),
         "seeds": options.seeds,
     }
     results |= {key: float(np.median(learned[key])) for key, _, _ in MEASURES}
@@ -90,7 +92,21 @@ def report(
     seeds = f"the median of {options.seeds} seeds with its 95 % interval"
     what = "one seed" if options.seeds == 1 else seeds
     reporting.print_table(columns, rows, title=f"On the untouched demand: {what}")
+    if told := results["architect"]:
+        by = ", ".join(f"{name} {count}" for name, count in told["designed_by"].items())
+        print(
+            f"architect {told['name']}: {told['designs']} designs, {told['accepted']} accepted at "
+            f"once, {told['repaired']} repaired, {told['fallback']} left to the rules ({by})"
+        )
     print(f"results in {options.run_dir}")
+
+
+def designed(options: Options) -> dict[str, Any] | None:
+    """Who designed how much; None in a variant without an architect."""
+    source = options.evaluate or options.run_dir
+    if not options.plan.parts or source is None:
+        return None
+    return {"name": options.architect, **ArchitectLog(source / ARCHITECT_LOG).summary()}
 
 
 def _first_seed(state: Any) -> Any:

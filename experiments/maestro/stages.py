@@ -1,7 +1,8 @@
-"""Stages of a curriculum: between chunks the policies are measured and get new tasks.
+"""Stages: between chunks the policies are measured, and what comes next is designed.
 
-Every seed has its own curriculum, moved by its own success: seeds stay independent
-repetitions, and a seed's course does not depend on which seeds run beside it.
+Every seed has its own curriculum and its own designs, moved by its own success: seeds
+stay independent repetitions, and a seed's course does not depend on which others run
+beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.maestro.designing import Designing
 from experiments.maestro.evaluation import (
     BASE_PLACE,
     MEASURES,
@@ -22,6 +24,7 @@ from experiments.maestro.evaluation import (
 )
 from experiments.maestro.options import Options
 from experiments.maestro.problem import EARLIER, NEW, restart, steps_per_episode
+from experiments.maestro.shaping import ShapingParams, stacked_shaping
 from jaxlab.core.autoreset import Tasks
 from jaxlab.envs.traffic.environment import TrafficSignalControl
 from jaxlab.envs.traffic.params import TrafficParams
@@ -40,31 +43,54 @@ class Stages:
 
     What they remember is the host data of the run, plain JSON:
 
-        {"chunks": 3, "curricula": [{"history": [...], "scenario": {...}, "difficulty": 0.2}]}
+        {"chunks": 3, "step": 270, "curricula": [{"history": [...], "scenario": {...},
+          "difficulty": 0.2, "design": {...}, "template": {...}, "canary": {...}}]}
+
+    `design` is what the architect said, `template` what is trained with; `canary` holds the
+    scores that led from one to the other. They are None where nothing is designed.
     """
 
-    def __init__(self, env: TrafficSignalControl, options: Options, trials: Trials | None):
+    def __init__(
+        self,
+        env: TrafficSignalControl,
+        options: Options,
+        trials: Trials | None,
+        designing: Designing | None = None,
+    ):
         self.env, self.options = env, options
         self.seeds = [options.seed + n for n in range(options.seeds)]
         space = curricula.Space(
             scenario_schema(env), lambda scenario: scenario_from_json(env, scenario)
         )
         stages = options.steps // (steps_per_episode(options, env) * options.stage_episodes)
+        chosen = options.plan.scenarios
         self.curricula = [
-            curricula.make_curriculum(options.curriculum, space, seed=seed, stages=max(stages, 1))
+            curricula.make_curriculum(
+                # With an architect, what it is asked for tells the difficulty.
+                "none" if chosen == "architect" else chosen,
+                space,
+                seed=seed,
+                stages=max(stages, 1),
+            )
             for seed in self.seeds
         ]
         self._draw = jax.jit(jax.vmap(functools.partial(_draw, env)))
-        self._restart = jax.jit(jax.vmap(functools.partial(_restart, env)))
-        self.trials = trials
+        self._restart = jax.jit(jax.vmap(functools.partial(_restart, options, env)))
+        self.trials, self.designing = trials, designing
 
     def begin(self) -> Json:
         """Host data before the first chunk."""
-        return {"chunks": 0, "curricula": [self._entry(n, []) for n in range(len(self.seeds))]}
+        return {"chunks": 0, "step": 0, "curricula": self._entries([[] for _ in self.seeds], None)}
 
-    def _entry(self, index: int, history: list[Json]) -> Json:
-        proposal = self.curricula[index](history)
-        return {"history": history, **proposal._asdict()}
+    def _entries(self, histories: list[list[Json]], state: Any) -> list[Json]:
+        """The next stage of every seed, designed where the options ask for it."""
+        entries = [
+            {"history": history, **self.curricula[n](history)._asdict()}
+            for n, history in enumerate(histories)
+        ]
+        if self.designing is None:
+            return entries
+        return self.designing.entries(self.seeds, entries, state)
 
     def tasks(self, host: Json) -> Tasks:
         """The mixtures that the seeds train on, numpy arrays `[seeds, tasks, ...]`."""
@@ -84,6 +110,17 @@ class Stages:
         params = jax.tree.map(lambda x: x.reshape(-1, places, *x.shape[1:]), params)
         return Tasks(params, np.array(weights, np.float32))
 
+    def shaping(self, host: Json) -> ShapingParams | None:
+        """What is added to the rewards of the seeds, numpy arrays `[seeds, ...]`."""
+        if self.designing is None:
+            return None
+        entries = host["curricula"]
+        return stacked_shaping(
+            [entry["template"] for entry in entries],
+            [entry["difficulty"] for entry in entries],
+            self.options.hyper.gamma,
+        )
+
     def _numbers(self, host: Json) -> tuple[np.ndarray, np.ndarray]:
         """Seeds and the numbers of their stages, which together tell keys apart."""
         stages = [len(entry["history"]) for entry in host["curricula"]]
@@ -96,20 +133,33 @@ class Stages:
           CapacityError: more vehicles were on the road than there is room for.
         """
         check_capacity(self.env, metrics["overflow"])
-        host = host | {"chunks": host["chunks"] + 1}
+        step = host["step"] + steps_per_episode(self.options, self.env)
+        host = host | {"chunks": host["chunks"] + 1, "step": min(step, self.options.steps)}
         if host["chunks"] % self.options.stage_episodes:
             return state, host
         measured = self.measure(state)
-        entries = []
+        histories = []
         for n, entry in enumerate(host["curricula"]):
             mine = {name: values[n] for name, values in measured.items()}
             done = curricula.record(_proposal(entry), mine)
-            entries.append(self._entry(n, [*entry["history"], done]))
+            for name in ("design", "template", "canary"):
+                if name in entry:
+                    done[name] = entry[name]
+            histories.append([*entry["history"], done])
         for name in ("return", "reference", "average_travel_time", "base_average_travel_time"):
             metrics[f"greedy_{name}"] = measured[name]
-        metrics["difficulty"] = np.array([e["difficulty"] for e in host["curricula"]])
+        if host["step"] >= self.options.steps:
+            # Nothing follows that would need a design.
+            ended = [e | {"history": h} for e, h in zip(host["curricula"], histories, strict=True)]
+            return state, host | {"curricula": ended}
+        entries = self._entries(histories, state)
+        metrics["difficulty"] = np.array([e["difficulty"] for e in entries])
         host = host | {"curricula": entries}
-        return self.restart(state, host), host
+        state = self.restart(state, host)
+        if self.designing is not None:
+            host = host | {"curricula": self.designing.probe(entries, state, host["step"])}
+            state = self._with_shaping(state, host)
+        return state, host
 
     def measure(self, state: Any) -> dict[str, np.ndarray]:
         """Greedy policies on their newest scenario and on the base, by name, `[seeds]`."""
@@ -119,6 +169,7 @@ class Stages:
             ("learned", BASE_PLACE),
             (REFERENCE, BASE_PLACE),
         ]
+        assert self.trials is not None
         found = {key: values.astype(float) for key, values in self.trials(state, played).items()}
         measured = {key: found[key][:, 0] for key, _, _ in MEASURES}
         measured |= {"reference": found["return"][:, 1], "base_reference": found["return"][:, 3]}
@@ -126,9 +177,13 @@ class Stages:
 
     def restart(self, state: Any, host: Json) -> Any:
         """The state with the tasks of the host data and new episodes on them."""
-        state = state.replace(tasks=self.tasks(host))
+        state = self._with_shaping(state.replace(tasks=self.tasks(host)), host)
         env, obs = self._restart(*self._numbers(host), state.replace(replay=None))
         return state.replace(env=env, obs=obs)
+
+    def _with_shaping(self, state: Any, host: Json) -> Any:
+        shaping = self.shaping(host)
+        return state.replace(shaping_params=shaping, prior_params=shaping)
 
 
 def _proposal(entry: Json) -> curricula.Proposal:
@@ -147,8 +202,8 @@ def _draw(
 
 
 def _restart(
-    env: TrafficSignalControl, seed: jax.Array, stage: jax.Array, state: Any
+    options: Options, env: TrafficSignalControl, seed: jax.Array, stage: jax.Array, state: Any
 ) -> tuple[Any, Any]:
     """Fresh episodes and their first observations."""
-    state = restart(env, state, jax.random.fold_in(jax.random.key(seed), stage))
+    state = restart(options, env, state, jax.random.fold_in(jax.random.key(seed), stage))
     return state.env, state.obs

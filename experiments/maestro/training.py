@@ -8,6 +8,10 @@ import jax
 import numpy as np
 
 from experiments.maestro import evaluation, reports
+from experiments.maestro.architects import build_architect
+from experiments.maestro.canary import CANDIDATES, Canaries
+from experiments.maestro.designing import Designing
+from experiments.maestro.designs import design_space, record_policies
 from experiments.maestro.options import Options
 from experiments.maestro.problem import (
     Start,
@@ -17,8 +21,12 @@ from experiments.maestro.problem import (
     steps_per_episode,
 )
 from experiments.maestro.stages import Stages
+from jaxlab.core import devices
+from jaxlab.core.learner import Learner
 from jaxlab.core.policies import load_state
 from jaxlab.core.training import Result, run
+from jaxlab.envs.traffic.environment import TrafficSignalControl
+from jaxlab.shaping.architect_log import ARCHITECT_LOG, ArchitectLog
 
 
 def train(options: Options) -> Result:
@@ -30,12 +38,13 @@ def train(options: Options) -> Result:
     env = make_env(options)
     learner = make_learner(options, env)
     trials = evaluation.Trials(env, learner, options.seeds)
-    stages = Stages(env, options, trials)
+    designing = make_designing(options, env, learner)
+    stages = Stages(env, options, trials, designing)
     host = stages.begin()
     hyper = jax.tree.map(lambda x: np.full(options.seeds, x, np.float32), options.hyper)
     result = run(
         learner,
-        hyper=Start(hyper, stages.tasks(host)),
+        hyper=Start(hyper, stages.tasks(host), stages.shaping(host)),
         hyper_axis=0,
         chunk=min(steps_per_episode(options, env), options.steps),
         between=stages.between,
@@ -48,6 +57,27 @@ def train(options: Options) -> Result:
     evaluated = evaluation.evaluate(trials, result.state)
     reports.report(options, env, learner, result.state, evaluated, result.host, result.performance)
     return result
+
+
+def make_designing(
+    options: Options, env: TrafficSignalControl, learner: Learner
+) -> Designing | None:
+    """Who designs the stages; None where neither architect nor template is wanted."""
+    plan = options.plan
+    if not (plan.parts or plan.shapes):
+        return None
+    # Rewards are held against what scripted policies went through.
+    recordings = record_policies(env) if "reward" in plan.parts else None
+    space = design_space(env, options, plan.parts, recordings)
+    assert options.run_dir is not None
+    log = ArchitectLog(options.run_dir / ARCHITECT_LOG if devices.is_primary() else None)
+    architect = build_architect(options, space, log) if plan.parts else None
+    canaries = None
+    if "reward" in plan.parts and options.canary_steps > 0:
+        policies = options.seeds * len(CANDIDATES)
+        trials = evaluation.Trials(env, learner, policies, per_seed=2)
+        canaries = Canaries(options, learner, trials)
+    return Designing(options, space, architect, log, canaries)
 
 
 def evaluate(options: Options) -> None:

@@ -94,7 +94,8 @@ def generate(
       steps: The same weights, of `decode_steps`.
       tokens: Prompts with padding on the left.
       lengths: Their lengths, at least 1.
-      key: Row `i` draws its token `t` from `fold_in(fold_in(key, i), t)`.
+      key: Row `i` draws its token `t` from `fold_in(fold_in(key, i), t)`; a key for each row,
+        `[batch]`, stands in place of the inner fold.
       options: Of `sampling`.
       max_new_tokens: Length at which answers are cut.
       stop_ids: Tokens that end an answer.
@@ -106,7 +107,9 @@ def generate(
     logits, cache = decoder.prefill(tokens, lengths, tokens.shape[1] + max_new_tokens)
     logits, cache = jnp.repeat(logits, samples, axis=0), cache.repeat(samples)
     batch, vocab = logits.shape
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(batch, dtype=jnp.uint32))
+    keys = key
+    if key.ndim == 0:
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(batch, dtype=jnp.uint32))
     stops = jnp.asarray(np.array(stop_ids, np.int32))
 
     def choose(progress: _Progress, logits: Array) -> _Progress:

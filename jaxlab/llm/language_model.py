@@ -83,7 +83,7 @@ class LanguageModel:
         Args:
           prompts: Texts, or token ids such as those of `chat_prompt`.
           max_new_tokens: Length at which answers are cut.
-          key: Needed for anything but greedy choices.
+          key: Needed for anything but greedy choices; one for all, or one for each answer.
           options: Of `sampling`; greedy by default.
           automaton: What answers may look like.
           samples: Answers to each prompt, side by side.

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import typing
 
 import jax
 import numpy as np
@@ -14,11 +15,13 @@ import pytest
 from PIL import Image
 
 from experiments.maestro import load_policy, training
+from experiments.maestro.canary import CANDIDATES
 from experiments.maestro.evaluation import POLICIES, check_capacity
 from experiments.maestro.options import PRESETS, Options
 from experiments.maestro.problem import BASE, EARLIER, NEW, make_env
 from experiments.maestro.reports import saved_host
 from experiments.maestro.stages import Stages
+from experiments.maestro.variants import VARIANTS, VariantName
 from jaxlab.agents.maddpg import MADDPGConfig
 from jaxlab.core import checkpointing, reporting, runfolder
 from jaxlab.core.cli import parse
@@ -28,6 +31,8 @@ from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.scenario import nominal_scenario, scenario_params
 from jaxlab.envs.traffic.scenario_schema import scenario_from_json
 from jaxlab.envs.traffic.trips import draw_demand
+from jaxlab.shaping.architect_log import ARCHITECT_LOG, ArchitectLog
+from jaxlab.shaping.reward_template import RewardTemplate
 
 CONFIG = MADDPGConfig(
     num_envs=2,
@@ -65,6 +70,9 @@ def small(files, run_dir, **changes):
         "steps": 16,
         "seeds": 2,
         "maddpg": CONFIG,
+        "architect": "rules",
+        "stage_episodes": 1,
+        "canary_steps": 2,
         "animation_seconds": 20.0,
         "progress": False,
         "run_dir": run_dir,
@@ -122,6 +130,48 @@ def test_every_seed_moves_by_the_success_of_its_own_curriculum(finished):
         np.testing.assert_allclose(result.metrics["greedy_return"][:, n], returns)
 
 
+def test_designs_are_kept_with_what_the_canaries_said(finished):
+    options, result = finished
+    for entry in result.host["curricula"]:
+        for n, record in enumerate(entry["history"]):
+            design, canary = record["design"], record["canary"]
+            assert design["architect"] == "rules"
+            assert record["scenario"] == design["scenario"]
+            assert RewardTemplate.from_json(record["template"]).prior is not None
+            if n == 0:  # adopted as it is
+                assert canary is None
+                assert record["template"]["reward"]["source"] == design["source"]
+                continue
+            returns = canary["returns"]
+            assert set(returns) == set(CANDIDATES)
+            assert returns[canary["chosen"]] == max(returns.values())
+            used, before = record["template"], entry["history"][n - 1]["template"]
+            if canary["chosen"] == "nothing":
+                assert used["reward"] is None
+            elif canary["chosen"] == "present":
+                assert used["reward"] == before["reward"]
+            else:
+                assert used["reward"]["source"] == design["source"]
+    log = ArchitectLog(options.run_dir / ARCHITECT_LOG)
+    assert log.summary()["accepted"] == 8
+    summary = json.loads((options.run_dir / runfolder.SUMMARY).read_text())
+    assert (summary["variant"], summary["architect"]["name"]) == ("full", "rules")
+    assert summary["architect"]["accepted"] == 8
+
+
+def test_variants_say_who_designs_what():
+    full = Options(architect="rules").plan
+    assert full.parts == ("scenario", "reward", "prior")
+    assert full.shapes
+    plain = Options(curriculum="static").plan
+    assert (plain.scenarios, plain.parts, plain.shapes) == ("static", (), False)
+    assert Options(variant="other_template").plan.prompt == "B"
+    assert Options(variant="template").plan.parts == ("scenario",)
+    assert set(typing.get_args(VariantName)) == set(VARIANTS)
+
+
+# Killing and resuming is tested on probes; this is about the curricula and designs of a run.
+@pytest.mark.slow
 def test_a_run_that_dies_goes_on_to_the_same_bits(finished, files, tmp_path, monkeypatch):
     _, whole = finished
     broken = small(files, tmp_path / "broken")
@@ -202,8 +252,8 @@ def test_the_saved_state_holds_the_tasks_of_the_next_stage(finished):
 
 
 def test_a_seed_has_the_curriculum_it_would_have_alone(files, tmp_path):
-    pair = small(files, tmp_path / "pair", seed=4, seeds=2)
-    alone = small(files, tmp_path / "alone", seed=5, seeds=1)
+    pair = small(files, tmp_path / "pair", seed=4, seeds=2, curriculum="rules")
+    alone = small(files, tmp_path / "alone", seed=5, seeds=1, curriculum="rules")
     env = make_env(pair)
     both, one = (Stages(env, options, trials=None) for options in (pair, alone))
     hosts = both.begin(), one.begin()
@@ -214,10 +264,13 @@ def test_a_seed_has_the_curriculum_it_would_have_alone(files, tmp_path):
 
 
 def test_too_many_vehicles_end_the_run_with_the_name_of_the_capacity(files, tmp_path):
-    options = small(files, tmp_path / "full", capacity=3, seeds=1)
+    options = small(files, tmp_path / "full", capacity=3, seeds=1, curriculum="none")
+    env = make_env(options)
+    stages = Stages(env, options, trials=None)
+    metrics = {"overflow": np.array([1.0])}
     with pytest.raises(CapacityError, match=r"capacity of 3 vehicles.*--capacity"):
-        training.train(options)
-    check_capacity(make_env(options), np.array([np.nan, 0.0]))
+        stages.between(None, metrics, stages.begin())
+    check_capacity(env, np.array([np.nan, 0.0]))
 
 
 @pytest.mark.parametrize(
@@ -229,6 +282,10 @@ def test_too_many_vehicles_end_the_run_with_the_name_of_the_capacity(files, tmp_
         (["--max-demand", "0.5"], "--max-demand 0.5"),
         (["--duration", "nan"], "--duration nan"),
         (["--capacity", "0"], "--capacity 0"),
+        (["--variant", "full", "--curriculum", "none"], "give one"),
+        (["--architect", "recorded"], "needs --architect-log"),
+        (["--architect", "model"], "needs --architect-model"),
+        (["--shaping-weight", "-1", "0.5"], "--shaping-weight"),
     ],
 )
 def test_options_that_cannot_work_are_named(arguments, message):
