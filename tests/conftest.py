@@ -24,7 +24,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Two workers on two cores: a second thread in each would only fight for them.
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+# Most of the time of the tests is compilation of programs that run for an instant. What
+# depends on optimised code (the bits of the traffic simulator) has a test of its own with it.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0"
+)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

@@ -40,7 +40,6 @@ QUICK = Hyper(
     epsilon_start=0.2,
     epsilon_end=0.2,
 )
-ESTIMATORS = ("straight_through", "expected")
 
 
 def one_task(params):
@@ -90,8 +89,15 @@ def game(shared, actor_gradient):
     return play
 
 
-@pytest.mark.parametrize("actor_gradient", ESTIMATORS)
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    ("shared", "actor_gradient"),
+    [
+        (True, "straight_through"),
+        (False, "expected"),
+        pytest.param(True, "expected", marks=pytest.mark.slow),
+        pytest.param(False, "straight_through", marks=pytest.mark.slow),
+    ],
+)
 def test_agreement_game_is_solved(shared, actor_gradient):
     assert game(shared, actor_gradient)(AGREEMENT, QUICK, 500) == [10.0] * 4
 

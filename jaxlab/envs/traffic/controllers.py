@@ -226,9 +226,8 @@ def _random(table, phases, dt, interval, green_time):
     """A green phase drawn uniformly at every decision."""
 
     def act(key, memory, detectors):
-        draw = jax.random.uniform(key, (phases.shape[0],))
         number = _number_of_phases(phases)
-        turn = jnp.minimum((draw * number).astype(jnp.int32), number - 1)
+        turn = jax.random.randint(key, number.shape, 0, number, jnp.int32)
         return memory, jnp.take_along_axis(jnp.asarray(phases), turn[:, None], 1)[:, 0]
 
     return _no_memory, act

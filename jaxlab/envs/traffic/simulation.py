@@ -177,7 +177,7 @@ class Simulator:
     def _advance(self, copies: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
         """Advance the slots in use: the lowest are taken first, so the upper ones are free."""
         slots = self.capacity + 1
-        parts = (slots // 8, slots // 4, slots // 2)
+        parts = (slots // 6, slots // 2)
         sizes = [size for size in parts if size >= SMALL_FLEET] + [slots]
 
         def advance(size: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:

@@ -71,6 +71,8 @@ def test_jaxmarl_sees_flat_observations_and_masks():
     assert info["average_travel_time"].shape == (2,)
 
 
+# The foreign learner runs on probes in test_gymnax.py, quickly.
+@pytest.mark.slow
 def test_rejax_shortens_queues():
     env = adapters.to_gymnax(*signal_control(), legacy=True)
 

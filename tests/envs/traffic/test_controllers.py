@@ -252,7 +252,7 @@ def one_of(controllers, dt):
     ("city", "x64", "tolerance"),
     [
         ("hangzhou_4x4", True, 0.01),
-        ("jinan_3x4", True, 0.01),
+        pytest.param("jinan_3x4", True, 0.01, marks=pytest.mark.slow),
         pytest.param("hangzhou_4x4", False, 1.0, marks=pytest.mark.slow),
         pytest.param("jinan_3x4", False, 1.0, marks=pytest.mark.slow),
     ],
