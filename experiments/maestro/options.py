@@ -92,6 +92,9 @@ class Options(RunOptions):
             raise ConfigError("--variant and --curriculum both choose scenarios; give one")
         if self.architect == "recorded" and self.architect_log is None:
             raise ConfigError("--architect recorded needs --architect-log")
+        log = self.architect_log
+        if self.architect == "recorded" and self.evaluate is None and log and not log.is_file():
+            raise ConfigError(f"--architect-log {log}: no such file; name a run's architect.jsonl")
         if self.architect == "model" and self.architect_model is None:
             raise ConfigError("--architect model needs --architect-model")
         for name in ("capacity", "stage_episodes"):

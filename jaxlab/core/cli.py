@@ -57,6 +57,7 @@ def main(
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
+    created: pathlib.Path | None = None
     try:
         options = parse(experiment, options_type, presets, arguments)
         options.setup_devices()
@@ -67,9 +68,14 @@ def main(
                     raise ConfigError(f"--evaluate: {experiment} has nothing to evaluate")
                 chosen = evaluate
             else:
+                begins = options.resume is None
                 options = _with_run_dir(experiment, options)
+                created = getattr(options, "run_dir", None) if begins else None
         chosen(options)
     except JaxlabError as error:
+        if created is not None and devices.is_primary():
+            # Bad input, most often: the same command must work once that is mended.
+            runfolder.forget(created)
         if debug:
             raise
         print(f"error: {error}", file=sys.stderr)

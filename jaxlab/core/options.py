@@ -176,9 +176,10 @@ def revive(value: Any, hint: Any) -> Any:
         return {key: revive(item, arguments[1]) for key, item in items.items()}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         hints = typing.get_type_hints(hint)
-        return hint(**{name: revive(item, hints[name]) for name, item in value.items()})
+        items = _expect(value, isinstance(value, dict) and value.keys() <= hints.keys(), hint)
+        return hint(**{name: revive(item, hints[name]) for name, item in items.items()})
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return hint[value]
+        return hint[_expect(value, value in hint.__members__, hint)]
     if isinstance(hint, type) and issubclass(hint, os.PathLike):
         return pathlib.Path(_expect(value, isinstance(value, str), hint))
     if hint is float:

@@ -193,6 +193,14 @@ def create(run_dir: pathlib.Path, experiment: str, options: Mapping[str, Any]) -
     write_config(run_dir, experiment, options)
 
 
+def forget(run_dir: pathlib.Path) -> None:
+    """Remove the folder of a run that left nothing but its configuration."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in run_dir.iterdir()] == [CONFIG]:
+            (run_dir / CONFIG).unlink()
+            run_dir.rmdir()
+
+
 def write_config(run_dir: pathlib.Path, experiment: str, options: Mapping[str, Any]) -> None:
     """Write `config.yaml`: the experiment and every option it ran with."""
     import yaml

@@ -268,6 +268,26 @@ def test_a_run_folder_that_cannot_be_used_is_one_line(tmp_path, obstacle, capsys
     assert str(folder) in message
 
 
+def test_a_run_that_never_began_leaves_no_folder(tmp_path):
+    folder = tmp_path / "run"
+    arguments = ("--run-dir", str(folder))
+    fails = fail_with(DataError("no such file"))
+    assert run_main(fails, *arguments, options=cli.RunOptions) == 2
+    assert not folder.exists()
+    seen = []
+    assert run_main(seen.append, *arguments, options=cli.RunOptions) == 0
+    assert run_main(fails, "--resume", str(folder), options=cli.RunOptions) == 2
+    assert folder.is_dir()
+
+    def begins_and_fails(options):
+        (options.run_dir / "metrics.jsonl").write_text("{}")
+        raise DataError("later")
+
+    other = tmp_path / "other"
+    assert run_main(begins_and_fails, "--run-dir", str(other), options=cli.RunOptions) == 2
+    assert (other / "metrics.jsonl").exists()
+
+
 def test_help_is_quick_and_shows_defaults_of_the_preset():
     done, seconds = python("-m", "tests.core.probe_run", "--preset", "smoke", "--help")
     assert done.returncode == 0, done.stderr

@@ -75,6 +75,13 @@ def make_controller(
             "interval and green_time must be positive and clearance not negative, "
             f"got {interval:g}, {green_time:g} and {clearance:g} s"
         )
+    for what, seconds in (
+        ("interval", interval),
+        ("clearance", clearance),
+        ("green_time", green_time),
+    ):
+        if not seconds / dt < 2**31:
+            raise ConfigError(f"{what} is {seconds:g} s, too many steps of dt = {dt:g} s to count")
     table = network.value
     phases = table["green_phases"]
     if num_phases is not None:

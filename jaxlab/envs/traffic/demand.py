@@ -91,7 +91,7 @@ def load_flow(
     Raises:
       DataError: naming the flow and the field at fault, an unknown road, a destination
         that cannot be reached or a movement that no lane serves.
-      ConfigError: `duration` or `dt` is not positive.
+      ConfigError: `duration` or `dt` is not positive, or `seed` is no 32-bit number.
     """
     where = "flow" if isinstance(source, list) else str(source)
     records = source if isinstance(source, list) else read_json(source)
@@ -99,6 +99,12 @@ def load_flow(
         raise DataError(f"{where}: a flow file holds an array of flows")
     if not dt > 0 or not duration > 0:
         raise ConfigError(f"duration ({duration:g} s) and dt ({dt:g} s) must be positive")
+    if not duration / dt < 2**31:
+        raise ConfigError(
+            f"duration ({duration:g} s) makes 2^31 steps or more of dt = {dt:g} s; expected fewer"
+        )
+    if not 0 <= seed < 2**32:
+        raise ConfigError(f"seed is {seed}; expected a number from 0 to 2^32 - 1")
     router = Router(net)
     road_of = {name: r for r, name in enumerate(net.road_ids)}
     flows = [_read_flow(f, i, where, router, road_of) for i, f in enumerate(records)]

@@ -109,6 +109,12 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
             )
         if self.clearance < 0 or self.min_green < 0:
             raise ConfigError("clearance and min_green must not be negative")
+        longest = max(self.decision_interval, self.clearance, self.min_green)
+        if not longest / self.simulator.dt < 2**31:
+            raise ConfigError(
+                "decision_interval, clearance and min_green must be fewer than 2^31 steps of "
+                f"dt = {self.simulator.dt:g} s, found {longest:g} s"
+            )
         if not self.duration > 0 or not 0 < self.max_demand < float("inf"):
             raise ConfigError(
                 f"duration ({self.duration:g} s) and max_demand ({self.max_demand:g}) must be "

@@ -59,7 +59,7 @@ def read_json(path: str | Path) -> Any:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise DataError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # not UTF-8, or no possible name
         raise DataError(f"{path}: cannot be read ({error})") from None
     try:
         return json.loads(text, parse_float=parse_decimal)

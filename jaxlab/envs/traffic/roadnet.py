@@ -23,6 +23,8 @@ from jaxlab.envs.traffic.json_files import member, number, read_json
 #: Right of way by movement, higher first (CityFlow's `RoadLinkType`).
 MOVEMENT_RANK = {"go_straight": 3, "turn_left": 2, "turn_right": 1}
 STRAIGHT, LEFT, RIGHT = 3, 2, 1
+#: Coordinates that a network may have, m: beyond, floats tell no centimetres apart.
+FARTHEST = 1e9
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -214,9 +216,10 @@ class _Reader:
         return table
 
     def _points(self, records: list[Any], where: str) -> np.ndarray:
-        return np.array([[number(p, "x", where), number(p, "y", where)] for p in records]).reshape(
-            -1, 2
-        )
+        points = [[number(p, axis, where) for axis in ("x", "y")] for p in records]
+        if any(abs(value) > FARTHEST for point in points for value in point):
+            raise DataError(f"{where}: a point lies more than {FARTHEST:g} m from the origin")
+        return np.array(points).reshape(-1, 2)
 
     def _read_links(self, real: list[int]) -> dict[str, list[Any]]:
         table: dict[str, list[Any]] = {

@@ -136,6 +136,8 @@ class Simulator:
 
     def step(self, state: TrafficState, phase: jax.Array, params: TrafficParams) -> TrafficState:
         """Advance by `dt` with signal phase `phase [junctions]` in force."""
+        if params.depart_step.shape[0] == 0:  # tables without rows cannot be read
+            return state.replace(step=state.step + 1)
         speed_factor, closed = lane_conditions(params, state.step, self.dt, self.num_lanes)
         state = self._insert(state, params, closed)
         shared = {

@@ -254,6 +254,48 @@ def test_options_that_do_not_fit(good, options, words):
     refused(lambda: make_environment(good, FLOW, **options), *words, error=ConfigError)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seed": -1}, ["seed is -1"]),
+        ({"seed": 2**32}, ["seed is 4294967296"]),
+        ({"duration": 1e18}, ["2^31 steps"]),
+        ({"dt": 1e-9}, ["2^31 steps"]),
+        ({"min_green": 1e30}, ["min_green", "1e+30 s"]),
+        ({"clearance": 1e30}, ["clearance", "1e+30 s"]),
+    ],
+)
+def test_numbers_too_large_to_count(good, options, words):
+    refused(lambda: make_environment(good, FLOW, **options), *words, error=ConfigError)
+
+
+@pytest.mark.parametrize("option", ["interval", "clearance", "green_time"])
+def test_controllers_count_their_steps(good, option):
+    network = make_environment(good, FLOW, duration=10.0).simulator.network
+    refused(lambda: make_controller("sotl", network, **{option: 1e300}), option, error=ConfigError)
+
+
+def test_a_point_beyond_the_precision_of_floats(roadnet):
+    roadnet["roads"][0]["points"][0]["x"] = 1e308
+    refused(lambda: load_roadnet(roadnet), roadnet["roads"][0]["id"], "1e+09 m")
+
+
+def test_a_name_that_no_file_can_have():
+    refused(lambda: load_roadnet("a\0.json"), "cannot be read")
+
+
+@pytest.mark.parametrize("flows", [[], [FLOW[0] | {"startTime": 99, "endTime": 99}]])
+def test_a_demand_without_vehicles_is_an_empty_network(good, flows):
+    env = make_environment(good, flows, duration=20.0)
+    params = env.nominal_params()
+    state, _ = env.reset(jax.random.key(0), params)
+    action = np.zeros(env.num_agents, np.int32)
+    state, timestep = jax.jit(env.step)(jax.random.key(1), state, action, params)
+    assert int(state.traffic.step) == 10
+    assert float(timestep.info["average_travel_time"]) == 0.0
+    assert int(timestep.info["finished"]) == 0
+
+
 def test_too_many_vehicles_for_the_capacity(good):
     flows = [flow(startTime=n, endTime=n) for n in range(0, 20, 2)]
     env = make_environment(good, flows, duration=60.0, capacity=4)
