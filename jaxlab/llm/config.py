@@ -265,6 +265,11 @@ def to_huggingface(config: ModelConfig) -> dict[str, Any]:
         "hidden_act": "silu",
         "torch_dtype": config.dtype,
         "use_cache": True,
+        # Left out they default to ids of each family's own vocabulary; those of this
+        # checkpoint stand in generation_config.json.
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
     }
     if config.rope_scaling is not None:
         settings["rope_scaling"] = {
