@@ -21,7 +21,8 @@ from experiments.maestro.problem import (
     steps_per_episode,
 )
 from experiments.maestro.stages import Stages
-from jaxlab.core import devices
+from jaxlab.core import checkpointing, devices, runfolder
+from jaxlab.core.errors import ConfigError
 from jaxlab.core.learner import Learner
 from jaxlab.core.policies import load_state
 from jaxlab.core.training import Result, run
@@ -81,8 +82,19 @@ def make_designing(
 
 
 def evaluate(options: Options) -> None:
-    """Evaluate a finished or stopped run again."""
+    """Evaluate a finished or stopped run again.
+
+    Raises:
+      ConfigError: an option, or the run's `config.yaml`, is not what the run was trained with.
+    """
     assert options.evaluate is not None
+    document = checkpointing.read_document(options.evaluate / runfolder.CHECKPOINTS)
+    changed = runfolder.differences(document["config"]["config"], options.config())
+    if changed:
+        raise ConfigError(
+            f"--evaluate {options.evaluate}: was trained with other options: "
+            f"{'; '.join(changed)}. Evaluate it with its own"
+        )
     env = make_env(options)
     learner, state = load_state(options.evaluate, build)
     host = reports.saved_host(options.evaluate)

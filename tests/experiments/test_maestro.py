@@ -235,6 +235,16 @@ def test_evaluation_of_a_saved_run_gives_the_same_numbers(finished, tmp_path, ca
     assert (tmp_path / "figures" / "learning_curve.png").exists()
 
 
+@pytest.mark.parametrize("change", [{"seeds": 3}, {"duration": 240.0}])
+def test_evaluation_is_of_what_was_trained(finished, change):
+    options, _ = finished
+    before = (options.run_dir / runfolder.SUMMARY).read_bytes()
+    again = dataclasses.replace(options, evaluate=options.run_dir, **change)
+    with pytest.raises(ConfigError, match=f"trained with other options: {next(iter(change))}"):
+        training.evaluate(again)
+    assert (options.run_dir / runfolder.SUMMARY).read_bytes() == before
+
+
 def test_the_saved_state_holds_the_tasks_of_the_next_stage(finished):
     options, result = finished
     _, state = load_state(options.run_dir, training.build)

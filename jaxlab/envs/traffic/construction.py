@@ -19,6 +19,8 @@ from jaxlab.envs.traffic.tables import network_tables, path_tables
 
 #: Capacities, and the slot that is nobody's, fill multiples of so many slots.
 _SLOTS = 64
+#: No road network of this format holds more vehicles at once, and few machines the arrays.
+MOST_SLOTS = 2**21
 
 
 def demand_arrays(demand: Demand) -> Constant:
@@ -80,6 +82,8 @@ def make_environment(
     capacity = estimate_capacity(net, demand, max_demand) if capacity is None else capacity
     if capacity < 1:
         raise ConfigError(f"capacity is {capacity}; at least one vehicle must fit on the road")
+    if capacity > MOST_SLOTS:
+        raise ConfigError(f"capacity is {capacity}; expected at most {MOST_SLOTS} vehicles")
     simulator = Simulator(
         network_tables(net), path_tables(demand, net), dt, capacity, record_arrivals
     )

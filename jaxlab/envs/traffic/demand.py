@@ -127,6 +127,11 @@ def _read_flow(record: Any, i: int, where: str, router: Router, road_of: dict[st
     for name, value in zip(DRIVER_FIELDS.values(), driver, strict=True):
         if value < 0 or (value == 0 and name not in ("minGap", "headwayTime")):
             raise DataError(f"{place}: vehicle field '{name}' is {value:g}; it must be positive")
+        if not 1e-9 < value < 1e9 and value != 0:
+            raise DataError(
+                f"{place}: vehicle field '{name}' is {value:g}, which no vehicle has; "
+                "expected metres, seconds, m/s and m/s^2"
+            )
     record = {"startTime": 0, "endTime": -1, **record}
     start = number(record, "startTime", place, at_least=0)
     end = number(record, "endTime", place, at_least=-1)

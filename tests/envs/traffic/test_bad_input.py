@@ -258,6 +258,7 @@ def test_options_that_do_not_fit(good, options, words):
     ("options", "words"),
     [
         ({"seed": -1}, ["seed is -1"]),
+        ({"capacity": 10**13}, ["capacity is 10000000000000"]),
         ({"seed": 2**32}, ["seed is 4294967296"]),
         ({"duration": 1e18}, ["2^31 steps"]),
         ({"dt": 1e-9}, ["2^31 steps"]),
@@ -278,6 +279,12 @@ def test_controllers_count_their_steps(good, option):
 def test_a_point_beyond_the_precision_of_floats(roadnet):
     roadnet["roads"][0]["points"][0]["x"] = 1e308
     refused(lambda: load_roadnet(roadnet), roadnet["roads"][0]["id"], "1e+09 m")
+
+
+@pytest.mark.parametrize("value", [1e300, 1e-300])
+def test_a_vehicle_beyond_single_precision(net, value):
+    flows = [FLOW[0] | {"vehicle": CAR | {"maxPosAcc": value}}]
+    refused(lambda: load_flow(flows, net, duration=10.0), "flow[0]", "maxPosAcc")
 
 
 def test_a_name_that_no_file_can_have():
