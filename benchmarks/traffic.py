@@ -9,6 +9,7 @@ pressure, from an empty network over `--duration` seconds; compile time and memo
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -21,6 +22,9 @@ from typing import Any
 from jaxlab.core import cli
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.options import DeviceOptions
+
+#: Seconds for which a part of the vehicle slots is chosen, as the environment does.
+BLOCK = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,15 +103,24 @@ def measure(options: Options, env: Any, name: str, batch: int) -> dict[str, Any]
     from jaxlab.envs.traffic.signals import plan_phases
 
     seconds = int(options.duration if batch == 1 else max(options.duration // 10, 60))
+    seconds -= seconds % BLOCK
     # Larger batches start from traffic of mid-hour, so that every batch does typical work.
-    warm = 0 if batch == 1 else int(min(1200, options.duration / 3))
+    warm = 0 if batch == 1 else int(min(1200, options.duration / 3)) // BLOCK * BLOCK
     simulator, params = env.simulator, env.nominal_params()
     plan = jnp.asarray(plan_phases(env.net, warm + seconds, simulator.dt))
     controller = make_controller("max_pressure", simulator.network)
     fitted = for_controller(env, controller)
 
     def steps(state, phases):
-        return jax.lax.scan(lambda s, p: (simulator.step(s, p, params), None), state, phases)[0]
+        def block(simulator, state, phases):
+            return jax.lax.scan(lambda s, p: (simulator.step(s, p, params), None), state, phases)
+
+        def blocks(state, phases):
+            run = functools.partial(block, phases=phases)
+            return simulator.within(state, params, BLOCK, run)
+
+        phases = phases.reshape(-1, BLOCK, phases.shape[-1])
+        return jax.lax.scan(blocks, state, phases)[0]
 
     start = (
         jax.jit(steps)(simulator.reset(params), plan[:warm]) if warm else simulator.reset(params)

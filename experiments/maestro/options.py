@@ -99,6 +99,12 @@ class Options(RunOptions):
             raise ConfigError("--architect model needs --architect-model")
         for name in ("capacity", "stage_episodes"):
             self.at_least(name, 1)
+        for name, value in dataclasses.asdict(self.hyper).items():
+            if not 0 <= value < float("inf") or (name in ("gamma", "tau") and value > 1):
+                bound = "0 to 1" if name in ("gamma", "tau") else "0 or more"
+                raise ConfigError(
+                    f"--hyper.{name.replace('_', '-')} {value}: expected a number of {bound}"
+                )
         self.at_least("canary_steps", 0)
         self.at_least("temperature", 0)
         if not all(0 <= weight < 100 for weight in self.shaping_weight):

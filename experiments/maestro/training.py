@@ -21,10 +21,11 @@ from experiments.maestro.problem import (
     steps_per_episode,
 )
 from experiments.maestro.stages import Stages
-from jaxlab.core import checkpointing, devices, runfolder
+from jaxlab.core import checkpointing, devices, reporting, runfolder
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.learner import Learner
 from jaxlab.core.policies import load_state
+from jaxlab.core.progress import say
 from jaxlab.core.training import Result, run
 from jaxlab.envs.traffic.environment import TrafficSignalControl
 from jaxlab.shaping.architect_log import ARCHITECT_LOG, ArchitectLog
@@ -69,7 +70,12 @@ def make_designing(
         return None
     # Rewards are held against what scripted policies went through.
     recordings = record_policies(env) if "reward" in plan.parts else None
-    space = design_space(env, options, plan.parts, recordings)
+    try:
+        space = design_space(env, options, plan.parts, recordings)
+    except ConfigError as error:
+        # In very light traffic good and bad signals do alike, and every reward would be refused.
+        say(f"rewards are checked without scripted policies, whom this demand cannot rank: {error}")
+        space = design_space(env, options, plan.parts, None)
     assert options.run_dir is not None
     log = ArchitectLog(options.run_dir / ARCHITECT_LOG if devices.is_primary() else None)
     architect = build_architect(options, space, log) if plan.parts else None
@@ -101,4 +107,5 @@ def evaluate(options: Options) -> None:
     trials = evaluation.Trials(env, learner, options.seeds)
     evaluated = evaluation.evaluate(trials, state)
     options = dataclasses.replace(options, run_dir=options.run_dir or options.evaluate)
-    reports.report(options, env, learner, state, evaluated, host, None)
+    performance = reporting.read_performance(options.evaluate)
+    reports.report(options, env, learner, state, evaluated, host, performance)

@@ -217,6 +217,17 @@ def join_records(chunks: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.nda
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in names}
 
 
+def read_performance(run_dir: pathlib.Path | str) -> dict[str, Any] | None:
+    """Times, rates and memory in the summary of a run; None where it has none."""
+    path = pathlib.Path(run_dir) / runfolder.SUMMARY
+    if not path.exists():
+        return None
+    try:
+        return dict(json.loads(path.read_text()).get("performance") or {})
+    except ValueError as error:
+        raise CheckpointError(f"{path}: is damaged ({error}); delete it and try again") from None
+
+
 def write_summary(
     run_dir: pathlib.Path | str,
     results: Mapping[str, Any],

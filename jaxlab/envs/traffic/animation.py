@@ -25,7 +25,7 @@ def save_picture(path: str | Path, picture: np.ndarray) -> None:
     Raises:
       DataError: where the file cannot be written; an older file stays as it was.
     """
-    with _replacing(Path(path)) as file:
+    with replacing(Path(path)) as file:
         Image.fromarray(picture).save(file, "PNG")
 
 
@@ -53,7 +53,7 @@ def save_animation(path: str | Path, pictures: Iterable[np.ndarray], *, fps: int
     first = next(counted, None)
     if first is None:
         raise DataError(f"{path}: there is no picture to save")
-    with _replacing(path) as file:
+    with replacing(path) as file:
         if path.suffix.lower() == ".gif":
             _write_gif(file, first, counted, fps)
         else:
@@ -75,7 +75,7 @@ class _Counted:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A new file beside `path` that takes its name once it is complete."""
     temporary = None
     try:

@@ -198,15 +198,22 @@ class TrafficSignalControl(Env[SignalControlState, TrafficParams]):
         before, signals = state.traffic, self._requested(state, phase, params)
         clearance_phase = jnp.asarray(self.table["clearance_phase"])
 
-        def second(carry, _):
-            traffic, signals, waiting = carry
-            traffic = self.simulator.step(traffic, lights.shown(signals, clearance_phase), params)
-            waiting = waiting + lane_waiting(traffic, self.simulator.num_lanes)
-            return (traffic, lights.tick(signals), waiting), None
+        def interval(simulator: Simulator, traffic: TrafficState) -> tuple[TrafficState, Any]:
+            def second(carry, _):
+                traffic, signals, waiting = carry
+                phase = lights.shown(signals, clearance_phase)
+                traffic = simulator.step(traffic, phase, params)
+                waiting = waiting + lane_waiting(traffic, simulator.num_lanes)
+                return (traffic, lights.tick(signals), waiting), None
 
-        waiting = jnp.zeros(self.simulator.num_lanes, jnp.int32)
-        (traffic, signals, waiting), _ = jax.lax.scan(
-            second, (before, signals, waiting), length=self.interval_steps
+            waiting = jnp.zeros(simulator.num_lanes, jnp.int32)
+            (traffic, *rest), _ = jax.lax.scan(
+                second, (traffic, signals, waiting), length=self.interval_steps
+            )
+            return traffic, rest
+
+        traffic, (signals, waiting) = self.simulator.within(
+            before, params, self.interval_steps, interval
         )
         queue = jnp.mean(self._per_junction(lane_waiting(traffic, self.simulator.num_lanes)))
         state = SignalControlState(

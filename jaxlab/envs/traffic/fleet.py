@@ -53,46 +53,6 @@ class Fleet:
     drivers: Drivers
     step: jax.Array
 
-    def lowest(self, size: int) -> Fleet:
-        """The lowest `size` slots of every copy, the last of which must be free."""
-        slots = self.vehicle.shape[1]
-        parts = {name: getattr(self, name)[:, :size] for name in _SLOT_FIELDS}
-        if size < slots:
-            # Nobody's index is that of the last slot.
-            for name in _POINTERS:
-                parts[name] = jnp.minimum(parts.get(name, getattr(self, name)), size - 1)
-        return self.replace(**parts)
-
-    def with_lowest(self, part: Fleet) -> Fleet:
-        """This fleet after its lowest slots became `part`."""
-        slots, size = self.vehicle.shape[1], part.vehicle.shape[1]
-        values = {name: getattr(part, name) for name in (*_SLOT_FIELDS, "last")}
-        if size < slots:
-            for name in _POINTERS:
-                values[name] = jnp.where(values[name] == size - 1, slots - 1, values[name])
-            for name in _SLOT_FIELDS:
-                values[name] = getattr(self, name).at[:, :size].set(values[name])
-        return self.replace(**values)
-
-
-_SLOT_FIELDS = (
-    "vehicle",
-    "path",
-    "hop",
-    "drivable",
-    "previous",
-    "ahead",
-    "leader",
-    "gap",
-    "blocker",
-    "entered",
-    "kind",
-    "priority",
-    "position",
-    "speed",
-)
-_POINTERS = ("ahead", "leader", "blocker", "last")
-
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -179,3 +139,15 @@ def side_by_side(run: Callable[[int, Any], Any]) -> Callable[[Any], Any]:
         return jax.tree.map(lambda x: x[0], outputs)
 
     return one
+
+
+@jax.custom_batching.custom_vmap
+def most_of_copies(number: jax.Array) -> jax.Array:
+    """`number`, and under `vmap` the largest of the batch, unbatched."""
+    return number
+
+
+@most_of_copies.def_vmap
+def _(axis_size: int, in_batched: list[bool], number: jax.Array) -> tuple[jax.Array, bool]:
+    # Applied to itself, so that maps around this one take the largest over their axis too.
+    return most_of_copies(jnp.max(number)), False

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import ConvexHull
 
-from jaxlab.core.errors import DataError
+from jaxlab.envs.traffic.animation import replacing
 from jaxlab.envs.traffic.frames import GREEN, RED, UNSIGNALLED, Frame, Polylines
 from jaxlab.envs.traffic.geometry import unit
 from jaxlab.envs.traffic.roadnet import RoadNet
@@ -27,8 +27,8 @@ def write_replay(
 
     The network goes to `roadnet_path` (JSON), the traffic to `replay_path`: vehicles
     `x y angle id lane-change-direction length width` separated by commas, a semicolon, and for every road that
-    ends at a junction its name and one letter per lane, `g`, `r`, or `i` where no signal stands. Positions are rounded to
-    0.1 mm and angles to 1e-6 radians. Frames may come from a generator; they are not kept.
+    ends at a junction its name and one letter per lane, `g`, `r`, or `i` where no signal stands.
+    Positions are rounded to 0.1 mm and angles to 1e-6 radians. Frames may come from a generator; they are not kept.
 
     Returns:
       The number of frames written.
@@ -38,14 +38,12 @@ def write_replay(
     """
     written = 0
     place = Polylines(net.polylines)
-    try:
-        Path(roadnet_path).write_text(json.dumps({"static": roadnet_log(net)}), encoding="utf-8")
-        with Path(replay_path).open("w", encoding="utf-8") as log:
+    with replacing(Path(roadnet_path)) as drawing, replacing(Path(replay_path)) as log:
+        drawing.write_text(json.dumps({"static": roadnet_log(net)}), encoding="utf-8")
+        with log.open("w", encoding="utf-8") as lines:
             for frame in frames:
-                log.write(replay_line(net, place, frame) + "\n")
+                lines.write(replay_line(net, place, frame) + "\n")
                 written += 1
-    except OSError as error:
-        raise DataError(f"replay: cannot be written after {written} frames ({error})") from None
     return written
 
 

@@ -11,7 +11,9 @@ speeds from the old state, movement, leaders and gaps.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +22,7 @@ from flax import struct
 from jaxlab.core.environment import Constant
 from jaxlab.envs.traffic import motion
 from jaxlab.envs.traffic.compaction import locate, running_count
-from jaxlab.envs.traffic.fleet import Fleet, Layout, side_by_side
+from jaxlab.envs.traffic.fleet import Fleet, Layout, most_of_copies, side_by_side
 from jaxlab.envs.traffic.motion import NOT_ON_LINK
 from jaxlab.envs.traffic.params import TrafficParams, lane_conditions
 
@@ -135,7 +137,10 @@ class Simulator:
         )
 
     def step(self, state: TrafficState, phase: jax.Array, params: TrafficParams) -> TrafficState:
-        """Advance by `dt` with signal phase `phase [junctions]` in force."""
+        """Advance by `dt` with signal phase `phase [junctions]` in force.
+
+        It computes on all slots; several steps are faster `within` a part of them.
+        """
         if params.depart_step.shape[0] == 0:  # tables without rows cannot be read
             return state.replace(step=state.step + 1)
         speed_factor, closed = lane_conditions(params, state.step, self.dt, self.num_lanes)
@@ -176,23 +181,52 @@ class Simulator:
             short_entries=bool((entries < LONG_ENTRY).any()),
         )
 
-    def _advance(self, copies: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
-        """Advance the slots in use: the lowest are taken first, so the upper ones are free."""
+    def within(
+        self,
+        state: TrafficState,
+        params: TrafficParams,
+        steps: int,
+        run: Callable[[Simulator, TrafficState], tuple[TrafficState, Any]],
+    ) -> tuple[TrafficState, Any]:
+        """Simulate some steps on the smallest part of the slots that can hold all vehicles.
+
+        The lowest slots are taken first, so the upper ones are free. Parts are a fifth, a
+        half and all of the slots; copies under `vmap` share one, that of the fullest.
+
+        Args:
+          steps: How often `run` steps.
+          run: `(simulator, state) -> (state, anything)`; it must use the simulator it is given.
+        """
         slots = self.capacity + 1
-        parts = (slots // 6, slots // 2)
+        parts = (slots // 5, slots // 2)
         sizes = [size for size in parts if size >= SMALL_FLEET] + [slots]
-
-        def advance(size: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
-            part, arrived = motion.advance(self._layout(copies, size), fleet.lowest(size))
-            return fleet.with_lowest(part), jnp.pad(arrived, ((0, 0), (0, slots - size)))
-
         if len(sizes) == 1:
-            return advance(slots, fleet)
+            return run(self, state)
+
+        def run_part(size: int, state: TrafficState) -> tuple[TrafficState, Any]:
+            part, result = run(
+                dataclasses.replace(self, capacity=size - 1), _lowest_slots(state, size)
+            )
+            return _with_lowest_slots(state, part), result
+
         place = jnp.arange(1, slots + 1, dtype=jnp.int32)
-        used = jnp.max(jnp.where(fleet.vehicle >= 0, place, 0))
+        used = jnp.max(jnp.where(state.vehicle >= 0, place, 0))
+        needed = most_of_copies(used + self._entering(state, params, steps))
         # The last slot of a part must be nobody's.
-        branch = jnp.sum(used >= jnp.array(sizes[:-1], jnp.int32))
-        return jax.lax.switch(branch, [partial(advance, size) for size in sizes], fleet)
+        branch = jnp.sum(needed >= jnp.array(sizes[:-1], jnp.int32))
+        return jax.lax.switch(branch, [partial(run_part, size) for size in sizes], state)
+
+    def _entering(self, state: TrafficState, params: TrafficParams, steps: int) -> jax.Array:
+        """Vehicles that can enter within some steps, at most one per lane and step, `[]`."""
+        first = params.entry_offset[:-1] + state.queue_head
+        row = first[:, None] + jnp.arange(steps, dtype=jnp.int32)
+        present = row < params.entry_offset[1:, None]
+        row = jnp.minimum(row, max(params.depart_step.shape[0] - 1, 0))
+        due = present & (params.depart_step[row] < state.step + steps)
+        return jnp.sum(due, dtype=jnp.int32)
+
+    def _advance(self, copies: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
+        return motion.advance(self._layout(copies, self.capacity + 1), fleet)
 
     def _insert(
         self, state: TrafficState, params: TrafficParams, closed: jax.Array | None
@@ -255,6 +289,36 @@ class Simulator:
         if closed is not None:
             is_open = is_open & ~closed[jnp.asarray(table["link_end"])]
         return is_open
+
+
+_SLOT_FIELDS = (
+    *("vehicle", "path", "hop", "drivable", "previous", "ahead", "leader", "gap", "blocker"),
+    *("entered", "departed", "kind", "priority", "position", "speed"),
+)
+_POINTERS = ("ahead", "leader", "blocker", "last")
+
+
+def _lowest_slots(state: TrafficState, size: int) -> TrafficState:
+    """The state with its lowest `size` slots only, the last of which must be free."""
+    if size == state.vehicle.shape[0]:
+        return state
+    parts = {name: getattr(state, name)[:size] for name in _SLOT_FIELDS} | {"last": state.last}
+    # Nobody's index is that of the last slot.
+    parts |= {name: jnp.minimum(parts[name], size - 1) for name in _POINTERS}
+    return state.replace(**parts)
+
+
+def _with_lowest_slots(state: TrafficState, part: TrafficState) -> TrafficState:
+    """`part` with as many slots as `state`, whose upper slots are free."""
+    slots, size = state.vehicle.shape[0], part.vehicle.shape[0]
+    if size == slots:
+        return part
+    values = {name: getattr(part, name) for name in (*_SLOT_FIELDS, "last")}
+    for name in _POINTERS:
+        values[name] = jnp.where(values[name] == size - 1, slots - 1, values[name])
+    for name in _SLOT_FIELDS:
+        values[name] = getattr(state, name).at[:size].set(values[name])
+    return part.replace(**values)
 
 
 def _free_slots(copies: int, inputs: tuple[jax.Array, jax.Array]) -> jax.Array:
