@@ -44,13 +44,13 @@ hypothesis.settings.load_profile("jaxlab")
 
 #: CPU-seconds that the tests of a folder below `tests/` may use, on a cold cache.
 BUDGETS = {
-    "core": 900,
-    "core/adapters": 600,
-    "agents": 600,
+    "core": 700,
+    "core/adapters": 200,
+    "agents": 400,
     "envs": 60,
-    "envs/traffic": 900,
-    "experiments": 600,
-    "llm": 480,
+    "envs/traffic": 700,
+    "experiments": 450,
+    "llm": 350,
     "shaping": 120,
 }
 DEFAULT_BUDGET = 120

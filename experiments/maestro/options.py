@@ -17,9 +17,9 @@ PRIOR_WEIGHT = 0.05
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(RunOptions):
-    """MAESTRO: MADDPG learns to control traffic signals while an architect, by default a small
-    language model, designs its scenarios, its shaping reward and a prior; evaluated on the
-    untouched demand over the full hour beside fixed time, max pressure and SOTL.
+    """MAESTRO: MADDPG learns to control traffic signals while an architect (rules, or a language
+    model) designs its scenarios, its shaping reward and a prior; evaluated on the untouched
+    demand over the full hour beside fixed time, max pressure and SOTL.
 
     Without files the network is a 4 x 4 grid of Hangzhou's geometry with demand drawn from
     published totals. One step of the learner takes `decisions` decisions in each of `num_envs`
@@ -43,9 +43,9 @@ class Options(RunOptions):
     curriculum: Literal["none", "static", "domain_randomisation", "rules"] | None = None
     """A curriculum without an architect, instead of a variant: the untouched demand only; a fixed
     ladder from easy to hard; drawn at random; difficulty moved by a success band."""
-    architect: ArchitectName = "smollm2"
-    """Who designs: smollm2 (embedded language model, downloaded once), model (any checkpoint, see
-    --architect-model), openai (any compatible endpoint), rules and random (need nothing),
+    architect: ArchitectName = "rules"
+    """Who designs: rules and random (need nothing), smollm2 (embedded language model, downloaded
+    once), model (any checkpoint, see --architect-model), openai (any compatible endpoint),
     recorded (repeats --architect-log)."""
     architect_model: str | None = None
     """Of model: folder or GGUF file of a checkpoint. Of openai: name of the model
@@ -154,7 +154,7 @@ PRESETS: dict[str, dict[str, Any]] = {
             critic_hidden=(16,),
         ),
         "animation_seconds": 20.0,
-        "architect": "rules",
+        "variant": "curriculum_only",
         "canary_steps": 2,
         "stage_episodes": 1,
     },
