@@ -30,7 +30,6 @@ def build_architect(options: Options, space: DesignSpace, log: ArchitectLog) -> 
     elif options.architect in ("smollm2", "model"):
         # Loading a model takes seconds and memory, which other architects do without.
         from jaxlab.llm.answers import SchemaAnswers
-
         from jaxlab.llm.embedded import load_embedded
         from jaxlab.llm.language_model import load
 
