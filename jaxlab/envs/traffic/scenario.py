@@ -9,7 +9,7 @@ that apply to it, and as many copies as its weight commands.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,12 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxlab.core.environment import Constant
 from jaxlab.core.errors import CapacityError, ScenarioError
 from jaxlab.envs.traffic.params import Incidents, TrafficParams
 from jaxlab.envs.traffic.roadnet import LEFT, RIGHT, STRAIGHT, RoadNet
+from jaxlab.envs.traffic.simulation import Simulator
 from jaxlab.envs.traffic.vehicles import Drivers
-
-if TYPE_CHECKING:
-    from jaxlab.envs.traffic.environment import TrafficSignalControl
 
 #: Equal slices of the demand's duration that a time profile multiplies.
 PROFILE_BINS = 12
@@ -37,6 +36,29 @@ JITTER = 30.0
 _UNIT = 1024
 _LARGEST_WEIGHT = 64.0
 _NEVER = np.iinfo(np.int32).max
+
+
+@runtime_checkable
+class Setting(Protocol):
+    """What scenarios need of the environment they are for, `TrafficSignalControl`."""
+
+    @property
+    def simulator(self) -> Simulator: ...
+    @property
+    def demand(self) -> Constant: ...
+    @property
+    def net(self) -> RoadNet: ...
+    @property
+    def table(self) -> dict[str, np.ndarray]: ...
+    @property
+    def clearance(self) -> float: ...
+    @property
+    def min_green(self) -> float: ...
+    @property
+    def duration(self) -> float: ...
+    @property
+    def max_demand(self) -> float: ...
+    def nominal_params(self) -> TrafficParams: ...
 
 
 @struct.dataclass
@@ -116,7 +138,7 @@ def _sides(net: RoadNet, roads: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=32)
-def origins_of(env: TrafficSignalControl) -> Origins:
+def origins_of(env: Setting) -> Origins:
     """Origins of an environment's paths, in order of their roads."""
     table, paths = env.table, env.simulator.paths.value
     entry_road = table["lane_road"][paths["entry_lanes"]]
@@ -135,7 +157,7 @@ def origins_of(env: TrafficSignalControl) -> Origins:
     )
 
 
-def nominal_scenario(env: TrafficSignalControl) -> Scenario:
+def nominal_scenario(env: Setting) -> Scenario:
     """The scenario that changes nothing."""
     real, origins = jnp.result_type(float), len(origins_of(env).road)
 
@@ -203,7 +225,7 @@ def peaks(duration: float, *, times: tuple[float, ...], width: float, height: fl
     return shape / shape.mean()
 
 
-def num_rows(env: TrafficSignalControl) -> int:
+def num_rows(env: Setting) -> int:
     """Vehicles that params made of a scenario have room for, see `rows_for`."""
     return rows_for(env.demand.value["depart_step"].shape[0], env.max_demand)
 
@@ -223,7 +245,7 @@ def rows_for(vehicles: int, max_demand: float) -> int:
     return rows
 
 
-def vehicle_weights(env: TrafficSignalControl, scenario: Scenario) -> Float[Array, " vehicles"]:
+def vehicle_weights(env: Setting, scenario: Scenario) -> Float[Array, " vehicles"]:
     """How often each vehicle of the nominal demand appears in a scenario, on average."""
     demand, origins = env.demand.value, origins_of(env)
     real = scenario.demand.dtype
@@ -245,12 +267,12 @@ def vehicle_weights(env: TrafficSignalControl, scenario: Scenario) -> Float[Arra
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def wanted_vehicles(env: TrafficSignalControl, scenario: Scenario) -> Float[Array, ""]:
+def wanted_vehicles(env: Setting, scenario: Scenario) -> Float[Array, ""]:
     """Number of vehicles of a scenario, to be held against `num_rows`."""
     return jnp.sum(vehicle_weights(env, scenario))
 
 
-def check_scenario(env: TrafficSignalControl, scenario: Scenario) -> None:
+def check_scenario(env: Setting, scenario: Scenario) -> None:
     """Refuse, on the host, a scenario with more vehicles than its params have room for.
 
     Raises:
@@ -267,7 +289,7 @@ def check_scenario(env: TrafficSignalControl, scenario: Scenario) -> None:
         )
 
 
-def scenario_params(env: TrafficSignalControl, scenario: Scenario, key: jax.Array) -> TrafficParams:
+def scenario_params(env: Setting, scenario: Scenario, key: jax.Array) -> TrafficParams:
     """Params of one scenario; compiles, and maps over stacked scenarios and keys.
 
     A vehicle of weight w appears floor(w) or ceil(w) times. Which of the two is drawn
@@ -342,7 +364,7 @@ def _draw(
     return source, row - (end - copies)[source], end[-1]
 
 
-def sample_scenario(env: TrafficSignalControl, key: jax.Array) -> Scenario:
+def sample_scenario(env: Setting, key: jax.Array) -> Scenario:
     """A mild variation of the nominal scenario that always fits: compiles.
 
     Between 70 and 120 % of the nominal vehicles (at most `max_demand`), other shares of
@@ -370,7 +392,7 @@ def sample_scenario(env: TrafficSignalControl, key: jax.Array) -> Scenario:
     return scenario.replace(demand=demand / jnp.maximum(mean, 1e-6))
 
 
-def origin_mask(env: TrafficSignalControl, place: str) -> Bool[np.ndarray, " origins"]:
+def origin_mask(env: Setting, place: str) -> Bool[np.ndarray, " origins"]:
     """Origins on a side (`north`, ...), on the road of that name, or `everywhere`.
 
     Raises:
