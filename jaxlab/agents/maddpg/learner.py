@@ -131,11 +131,6 @@ def check_config(config: MADDPGConfig) -> None:
     for name in ("actor_hidden", "critic_hidden"):
         if any(width < 1 for width in getattr(config, name)):
             raise ConfigError(f"{name} is {getattr(config, name)}, expected widths of at least 1")
-    if config.buffer_size < config.batch_size:
-        raise ConfigError(
-            f"batch_size is {config.batch_size}, but the replay holds buffer_size = "
-            f"{config.buffer_size} transitions; make it at least as large"
-        )
     if not config.critic_hidden:
         raise ConfigError("critic_hidden is empty, expected at least one width")
     collected = config.num_envs * config.decisions
@@ -143,6 +138,11 @@ def check_config(config: MADDPGConfig) -> None:
         raise ConfigError(
             f"buffer_size is {config.buffer_size}, but one step collects {collected} transitions "
             "(num_envs * decisions); make it at least as large"
+        )
+    if config.buffer_size < config.batch_size:
+        raise ConfigError(
+            f"batch_size is {config.batch_size}, but the replay holds buffer_size = "
+            f"{config.buffer_size} transitions; make it at least as large"
         )
     choices = {
         "critic_input": ("joint", "neighbourhood", "local"),
