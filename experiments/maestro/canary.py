@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.maestro.evaluation import BASE_PLACE, NEWEST_PLACE, Trials
 from experiments.maestro.options import Options
-from experiments.maestro.shaping import Json, nothing, stacked_shaping
+from experiments.maestro.shaping import Json, stacked_shaping
 from jaxlab.core.learner import Learner
 
 #: Whom the candidates of a seed come from, in the order in which ties are broken.
@@ -65,8 +65,3 @@ class Canaries:
 def choose(scores: np.ndarray) -> int:
     """The best candidate, the first (which adds least) on ties; nothing if all are NaN."""
     return 0 if np.isnan(scores).all() else int(np.nanargmax(scores))
-
-
-def no_shaping(options: Options) -> Json:
-    """The candidate that is always among them."""
-    return nothing(options.shaping_weight)

@@ -93,7 +93,7 @@ def test_random_walks_parse_and_validate():
     assert len(set(texts)) > 100
 
 
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(patterns(), st.lists(st.integers(0, 10**6), max_size=12))
 def test_allowed_and_advance_are_those_of_the_bytes(pattern, choices):
     """Along any path of tokens the masks are what running the bytes says."""

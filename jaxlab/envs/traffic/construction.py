@@ -43,7 +43,7 @@ def estimate_capacity(net: RoadNet, demand: Demand, max_demand: float = 1.0) -> 
     """Slots for vehicles on the road: all of the largest scenario, or all that roads can hold.
 
     Untrained signals fill any road, so no smaller number is safe; slots that are not in
-    use cost next to nothing (see `Simulator`). Roads hold one vehicle per `length` metres
+    use cost next to nothing (see `Simulator.within`). Roads hold one vehicle per `length` metres
     of the shortest one in the demand, halved for scenarios with shorter ones.
     """
     if demand.num_vehicles == 0:
