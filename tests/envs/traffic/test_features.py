@@ -12,21 +12,12 @@ from jaxlab.envs.traffic.features import (
     action_features,
     junction_features,
 )
-from jaxlab.envs.traffic.generator import grid_roadnet
-from tests.envs.traffic.worlds import Trip, World
-
-WEST, SOUTH = ("road_0_1_0", "road_1_1_0"), ("road_1_0_1", "road_1_1_2")
-#: Actions: phase 2 (north-south straight on) at the first junction, 3 at the second.
-HOLD = (1, 2)
+from tests.envs.traffic.worlds import HOLD, SOUTH, WEST, Trip, two_junctions
 
 
 @pytest.fixture(scope="module")
 def world():
-    """Two junctions of twelve approach lanes; the second has three green phases only."""
-    roadnet = grid_roadnet(1, 2, row_distance=(150.0, 60.0, 150.0), column_distance=150.0)
-    second = next(i for i in roadnet["intersections"] if i["id"] == "intersection_2_1")
-    del second["trafficLight"]["lightphases"][4:]
-    return World(roadnet, vehicles=31)
+    return two_junctions()
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlab.envs.traffic.construction import make_environment
 from jaxlab.envs.traffic.environment import TrafficSignalControl
+from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.params import Incidents, TrafficParams
 from jaxlab.envs.traffic.trips import CAR
 
@@ -151,3 +152,17 @@ def incident(
     real = jnp.result_type(float)
     numbers = [jnp.array([x], real) for x in (start, end, speed_factor)]
     return Incidents(jnp.array([lane], jnp.int32), *numbers)
+
+
+#: Routes through `two_junctions`.
+WEST, SOUTH = ("road_0_1_0", "road_1_1_0"), ("road_1_0_1", "road_1_1_2")
+#: Actions: phase 2 (north-south straight on) at the first junction, 3 at the second.
+HOLD = (1, 2)
+
+
+def two_junctions() -> World:
+    """Two junctions of twelve approach lanes; the second has phases 0 to 3 only."""
+    roadnet = grid_roadnet(1, 2, row_distance=(150.0, 60.0, 150.0), column_distance=150.0)
+    second = next(i for i in roadnet["intersections"] if i["id"] == "intersection_2_1")
+    del second["trafficLight"]["lightphases"][4:]
+    return World(roadnet, vehicles=31)
