@@ -34,6 +34,9 @@ from jaxlab.shaping.stack_machine import evaluate
 
 #: Bounds of the shaping reward and of prior logits, and of the weights of a linear prior.
 LARGEST_REWARD, LARGEST_LOGIT = 5.0, 3.0
+#: What a difference of 1 in a potential pays: potentials stand for sums of rewards to come, so
+#: that one within the bounds of a reward would otherwise be felt by nobody.
+POTENTIAL_SCALE = 10.0
 _FORMAT = 1
 
 
@@ -44,7 +47,8 @@ class Shaping:
     Attributes:
       reward: Program over the features of an agent.
       prior: Program over the features of an action.
-      potential: Whether the reward is a potential, of which differences are paid, `[]`, bool.
+      potential: Whether the reward is a potential, of which differences are paid
+        (`POTENTIAL_SCALE` for one of 1), `[]`, bool.
       weight: Weight at difficulty 0 and at difficulty 1, `[2]`, float32.
     """
 
@@ -61,8 +65,8 @@ class RewardTemplate:
     Attributes:
       reward: The shaping reward; None adds nothing.
       prior: Prior logit of an action; None prefers none.
-      potential: Pay discount * value(after) - value(before), which keeps the optimal policy,
-        instead of value(after).
+      potential: Pay `POTENTIAL_SCALE` times discount * value(after) - value(before), which
+        keeps the optimal policy, instead of value(after).
       weight: Of the shaping reward at difficulty 0 and at difficulty 1, linear between.
     """
 
@@ -151,7 +155,7 @@ def shaping_reward(
     """
     value = shaping_value(shaping, after)
     difference = jnp.asarray(discount, value.dtype) * value - shaping_value(shaping, before)
-    return jnp.where(shaping.potential, difference, value)
+    return jnp.where(shaping.potential, POTENTIAL_SCALE * difference, value)
 
 
 def prior_logits(
