@@ -296,6 +296,7 @@ class _MADDPG:
         )
         state = self._remember(state, transitions, rewards)
 
+        @jax.jit  # traced once for the updates and for what is reported without them
         def learn(networks: Networks):
             first = (t - warm_up) * c.updates
             sample = functools.partial(self._sample, state)

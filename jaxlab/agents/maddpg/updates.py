@@ -115,6 +115,7 @@ class Updater:
             networks, values = self._critic_step(networks, hyper, batch)
             weights = jax.tree.map(jnp.ones_like, values)
 
+            @jax.jit  # traced once for the step and for what is reported without it
             def actor_step(networks: Networks):
                 return self._actor_step(networks, hyper, batch, actor_key, schedule)
 

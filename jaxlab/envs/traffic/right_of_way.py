@@ -201,9 +201,12 @@ def _yield_chunk(
     wins = jnp.where(d2 > 0, first, d2 + foes.length < 0)
     passes = (foe == nobody) | ~yields | (foe_yields & ((rank > 0) | wins)) | deadlocked[foe_slot]
     held = relevant & ~passes
-    which = jnp.argmax(held, axis=1)
-    pick = lambda values: jnp.take_along_axis(values, which[:, None], axis=1)[:, 0]  # noqa: E731
+    # The first crossing that holds, by a minimum: XLA's argmax is a slow loop on a CPU.
+    columns = np.arange(held.shape[1], dtype=np.int32)
+    which = jnp.min(jnp.where(held, columns, held.shape[1]), axis=1)
+    any_held = which < held.shape[1]
+    which = jnp.minimum(which, held.shape[1] - 1)[:, None]
+    pick = lambda values: jnp.take_along_axis(values, which, axis=1)[:, 0]  # noqa: E731
     distance = pick(d1) - vehicles.YIELD_DISTANCE
     limit = vehicles.stopping_speed(fleet.speed[slot], asker, distance, dt)
-    any_held = jnp.any(held, axis=1)
     return jnp.where(any_held, limit, jnp.inf), jnp.where(any_held, pick(foe), nobody)

@@ -156,7 +156,10 @@ class Simulator:
             drivers=params.drivers,
             **shared,
         )
-        fleet, arrived = side_by_side(self._advance)(fleet)
+        # How arrivals are recorded is not the business of what comes now, and equal simulators
+        # share one trace.
+        mover = dataclasses.replace(self, record_arrivals=False)
+        fleet, arrived = side_by_side(partial(_advance, mover))(fleet)
         moved = {name: getattr(fleet, name) for name in shared}
         trip = state.step - state.departed
         arrival = state.arrival_step
@@ -170,11 +173,12 @@ class Simulator:
             arrival_step=arrival,
         )
 
-    def _layout(self, copies: int, slots: int) -> Layout:
+    def layout(self, copies: int) -> Layout:
+        """Sizes and tables of `copies` networks laid end to end."""
         entries = self.network.value["length"][self.paths.value["entry_lanes"]]
         return Layout(
             copies=copies,
-            slots=slots,
+            slots=self.capacity + 1,
             network=self.network.value,
             paths=self.paths.value["paths"],
             dt=self.dt,
@@ -224,9 +228,6 @@ class Simulator:
         row = jnp.minimum(row, max(params.depart_step.shape[0] - 1, 0))
         due = present & (params.depart_step[row] < state.step + steps)
         return jnp.sum(due, dtype=jnp.int32)
-
-    def _advance(self, copies: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
-        return motion.advance(self._layout(copies, self.capacity + 1), fleet)
 
     def _insert(
         self, state: TrafficState, params: TrafficParams, closed: jax.Array | None
@@ -289,6 +290,13 @@ class Simulator:
         if closed is not None:
             is_open = is_open & ~closed[jnp.asarray(table["link_end"])]
         return is_open
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _advance(simulator: Simulator, copies: int, fleet: Fleet) -> tuple[Fleet, jax.Array]:
+    """One step of all copies. Compiled into its caller; a function of its own so that it is
+    traced once for a number of copies, however often maps and scans trace what is around it."""
+    return motion.advance(simulator.layout(copies), fleet)
 
 
 _SLOT_FIELDS = (
