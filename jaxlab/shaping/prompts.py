@@ -83,6 +83,11 @@ class Briefing:
         self._longest = longest_list
         self._system = self._instructions()
 
+    @property
+    def schema(self) -> Json:
+        """What an answer must keep to."""
+        return self.space.schema(sources=self.sources)
+
     def messages(self, request: Request) -> list[Message]:
         """The conversation that asks for the design of a stage."""
         parts = [
@@ -96,6 +101,14 @@ class Briefing:
             {"role": "system", "content": self._system},
             {"role": "user", "content": "\n\n".join(part for part in parts if part)},
         ]
+
+    def repair(self, problems: Sequence[str]) -> str:
+        """The message that sends an answer back."""
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        return (
+            f"Your answer was refused:\n{listed}\n"
+            "Answer again with the whole JSON object, corrected, and nothing else."
+        )
 
     def _instructions(self) -> str:
         """What stays the same all through a run."""
@@ -113,8 +126,8 @@ class Briefing:
                 sections.append(self._features())
         keys = ", ".join(f'"{part}": ...' for part in space.parts)
         sections.append(
-            f'Your answer is one JSON object and nothing else: {{"reason": "one short paragraph", '
-            f"{keys}}}. Leave out what shall stay as in the base. Values outside their bounds and "
+            f'Your answer is one JSON object and nothing else: {{"reason": ..., '
+            f"{keys}}}. The reason is one short paragraph. Leave out what shall stay as in the base. Values outside their bounds and "
             "names that are not listed are refused."
         )
         return "\n\n".join(section for section in sections if section)
@@ -164,15 +177,6 @@ _ABOUT = {
         "Form:"
     ),
 }
-
-
-def repair(problems: Sequence[str]) -> str:
-    """The message that sends an answer back."""
-    listed = "\n".join(f"- {problem}" for problem in problems)
-    return (
-        f"Your answer was refused:\n{listed}\n"
-        "Answer again with the whole JSON object, corrected, and nothing else."
-    )
 
 
 def schema_lines(schema: Json, name: str, longest_list: int | None = None) -> list[str]:

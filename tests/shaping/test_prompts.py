@@ -4,7 +4,7 @@ import pytest
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.shaping.architect import Request
-from jaxlab.shaping.prompts import CURRICULUM_PROMPTS, Briefing, repair, schema_lines
+from jaxlab.shaping.prompts import CURRICULUM_PROMPTS, Briefing, schema_lines
 from tests.shaping import hill
 
 SPACE = hill.space()

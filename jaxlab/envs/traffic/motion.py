@@ -194,8 +194,13 @@ def _hand_over(
         return pointers, moved[pointers + base]
 
     pointers = jnp.concatenate([fleet.last, fleet.ahead])
+    gone = moved[pointers + base]
+    # Where one has gone, all ahead of it have too, unless vehicles overlap: then look.
+    stays = moved & (fleet.ahead != layout.nobody) & ~gone[len(there) :]
+    overlap = jnp.any(stays)
+    pointers = jnp.where(gone & ~overlap, layout.nobody, pointers)
     pointers, _ = jax.lax.while_loop(
-        lambda carry: jnp.any(carry[1]), skip, (pointers, moved[pointers + base])
+        lambda carry: jnp.any(carry[1]), skip, (pointers, gone & overlap)
     )
     last, ahead = pointers[: len(there)], pointers[len(there) :]
     place = layout.offsets(slots, places) + drivable
@@ -292,17 +297,18 @@ def _rearmost(layout: Layout, fleet: Fleet, own: vehicles.Drivers) -> jax.Array:
     """Vehicle that a follower meets first on entering each drivable, `[copies * (D + 1)]`."""
     lanes, places = layout.lanes, layout.nowhere + 1
     fan = layout.network["lane_links"][:lanes]
-    last = fleet.last.reshape(layout.copies, places)
     copy = np.arange(layout.copies, dtype=np.int32)[:, None]
     nearest = jnp.full((layout.copies, lanes), layout.nobody, jnp.int32)
     closest = jnp.full(nearest.shape, jnp.inf, fleet.position.dtype)
     for column in fan.T:
-        tail = last[:, column]
+        # Flat indices: XLA would gather columns first and transpose.
+        tail = fleet.last[copy * places + column]
         at = tail + copy * layout.slots
         rear = fleet.position[at] - _length_at(layout, fleet, own, copy, at)
         closer = (tail != layout.nobody) & (rear < closest)
         nearest = jnp.where(closer, tail, nearest)
         closest = jnp.where(closer, rear, closest)
-    links = nearest[:, layout.network["link_start"]]
+    links = nearest.reshape(-1)[copy * lanes + layout.network["link_start"]]
+    last = fleet.last.reshape(layout.copies, places)
     nobody = jnp.full((layout.copies, 1), layout.nobody, jnp.int32)
     return jnp.concatenate([last[:, :lanes], links, nobody], axis=1).reshape(-1)

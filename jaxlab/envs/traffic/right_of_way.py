@@ -17,11 +17,12 @@ import numpy as np
 from flax import struct
 
 from jaxlab.envs.traffic import vehicles
-from jaxlab.envs.traffic.compaction import locate, running_count
+from jaxlab.envs.traffic.compaction import members
 from jaxlab.envs.traffic.fleet import Fleet, Layout
 
-#: Vehicles handled at once; more are taken in further rounds, so this is no limit.
-CHUNK = 32
+#: Vehicles handled at once, of one copy and of many; more are taken in further rounds, so
+#: this is no limit.
+CHUNK, LARGEST_CHUNK = 32, 128
 
 
 @struct.dataclass
@@ -58,20 +59,21 @@ def crossing_speeds(
     """
     claims = _claims(layout, fleet, approach)
     deadlocked = _leads_into_cycle(layout, fleet.blocker)
-    count = running_count(approach.asks)
+    asking = members(approach.asks)
+    chunk = min(CHUNK * layout.copies, LARGEST_CHUNK)
     infinite = jnp.full(fleet.speed.shape, jnp.inf, fleet.speed.dtype)
     none = jnp.full(fleet.blocker.shape, layout.nobody, jnp.int32)
     copy_of = jnp.asarray(np.repeat(np.arange(layout.copies, dtype=np.int32), layout.slots))
 
     def body(carry):
         done, speed, blocker = carry
-        slot = locate(count, done + jnp.arange(CHUNK, dtype=jnp.int32))
+        slot = asking.locate(done + jnp.arange(chunk, dtype=jnp.int32))
         limit, foe = _yield_chunk(layout, fleet, approach, own, claims, deadlocked, slot, copy_of)
         speed = speed.at[slot].set(limit, mode="drop")
-        return done + CHUNK, speed, blocker.at[slot].set(foe, mode="drop")
+        return done + chunk, speed, blocker.at[slot].set(foe, mode="drop")
 
     _, speed, blocker = jax.lax.while_loop(
-        lambda carry: carry[0] < count[-1], body, (jnp.int32(0), infinite, none)
+        lambda carry: carry[0] < asking.total, body, (jnp.int32(0), infinite, none)
     )
     return speed, blocker
 

@@ -21,13 +21,16 @@ from flax import struct
 
 from jaxlab.core.environment import Constant
 from jaxlab.envs.traffic import motion
-from jaxlab.envs.traffic.compaction import locate, running_count
+from jaxlab.envs.traffic.compaction import members
 from jaxlab.envs.traffic.fleet import Fleet, Layout, most_of_copies, side_by_side
 from jaxlab.envs.traffic.motion import NOT_ON_LINK
 from jaxlab.envs.traffic.params import TrafficParams, lane_conditions
 
 #: Beyond entry lanes of this length (m) a leader cannot hold back a starting vehicle.
 LONG_ENTRY = 100.0
+#: Parts of all slots that have a program of their own. With a slot for every vehicle of an
+#: hour, a seventh of them are on the road under good control and a fifth under poor.
+PARTS = (1 / 6, 1 / 5, 1 / 2)
 #: Parts of a fleet below this many slots are not worth a program of their own.
 SMALL_FLEET = 256
 
@@ -194,15 +197,15 @@ class Simulator:
     ) -> tuple[TrafficState, Any]:
         """Simulate some steps on the smallest part of the slots that can hold all vehicles.
 
-        The lowest slots are taken first, so the upper ones are free. Parts are a fifth, a
-        half and all of the slots; copies under `vmap` share one, that of the fullest.
+        The lowest slots are taken first, so the upper ones are free. Parts are those of
+        `PARTS` and all of the slots; copies under `vmap` share one, that of the fullest.
 
         Args:
           steps: How often `run` steps.
           run: `(simulator, state) -> (state, anything)`; it must use the simulator it is given.
         """
         slots = self.capacity + 1
-        parts = (slots // 5, slots // 2)
+        parts = [int(slots * part) for part in PARTS]
         sizes = [size for size in parts if size >= SMALL_FLEET] + [slots]
         if len(sizes) == 1:
             return run(self, state)
@@ -317,15 +320,20 @@ def _lowest_slots(state: TrafficState, size: int) -> TrafficState:
 
 
 def _with_lowest_slots(state: TrafficState, part: TrafficState) -> TrafficState:
-    """`part` with as many slots as `state`, whose upper slots are free."""
+    """`part` with as many slots as `state`; the upper ones are free, whatever they hold."""
     slots, size = state.vehicle.shape[0], part.vehicle.shape[0]
     if size == slots:
         return part
     values = {name: getattr(part, name) for name in (*_SLOT_FIELDS, "last")}
     for name in _POINTERS:
         values[name] = jnp.where(values[name] == size - 1, slots - 1, values[name])
+    # Not a write into the old arrays: that would copy them first.
+    free = {"vehicle": -1, "drivable": part.last.shape[0] - 1, "entered": NOT_ON_LINK}
+    free |= {"previous": free["drivable"]} | dict.fromkeys(_POINTERS, slots - 1)
     for name in _SLOT_FIELDS:
-        values[name] = getattr(state, name).at[:size].set(values[name])
+        value = values[name]
+        rest = jnp.full(slots - size, free.get(name, 0), value.dtype)
+        values[name] = jnp.concatenate([value, rest])
     return part.replace(**values)
 
 
@@ -337,10 +345,8 @@ def _free_slots(copies: int, inputs: tuple[jax.Array, jax.Array]) -> jax.Array:
     """
     free, wants = inputs
     slots = free.shape[1]
-    free = free.at[:, -1].set(False)
-    count = running_count(free.reshape(-1))
+    free = members(free.at[:, -1].set(False).reshape(-1))
     start = jnp.arange(copies, dtype=jnp.int32)[:, None] * slots
-    before = jnp.where(start > 0, count[start - 1], 0)
     rank = jnp.cumsum(wants.astype(jnp.int32), axis=1) - 1
-    found = locate(count, (before + rank).reshape(-1)).reshape(wants.shape) - start
+    found = free.locate((free.before(start) + rank).reshape(-1)).reshape(wants.shape) - start
     return jnp.clip(found, 0, slots - 1)

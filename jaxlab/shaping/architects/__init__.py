@@ -45,6 +45,7 @@ def make_architect(
     prompt: str = CURRICULUM_PROMPTS[0],
     records: int | None = None,
     longest_list: int | None = None,
+    brief: bool | None = None,
     recorded: os.PathLike[str] | str | None = None,
 ) -> Architect:
     """Build an architect by name.
@@ -61,6 +62,8 @@ def make_architect(
       records: Stages of the history that a model is told, by default `RECORDS`.
       longest_list: Names of a long list that a model is shown, by default `LONGEST_LIST`
         on this machine, where every token of the prompt takes time, and all elsewhere.
+      brief: Whether a model is asked in few words, as small ones must be; by default the
+        embedded one is, and no other.
       recorded: For `recorded`, the log to repeat.
 
     Raises:
@@ -79,7 +82,14 @@ def make_architect(
     if name == "openai":
         endpoint = EndpointModel(ChatClient() if client is None else client)
         return LanguageArchitect(
-            name, space, log, endpoint, prompt=prompt, records=told, longest_list=longest_list
+            name,
+            space,
+            log,
+            endpoint,
+            prompt=prompt,
+            records=told,
+            longest_list=longest_list,
+            brief=bool(brief),
         )
     if name in ("smollm2", "model"):
         if generate is None:
@@ -87,6 +97,13 @@ def make_architect(
         local = LocalModel(generate, model or name, temperature)
         shown = LONGEST_LIST if longest_list is None else longest_list
         return LanguageArchitect(
-            name, space, log, local, prompt=prompt, records=told, longest_list=shown
+            name,
+            space,
+            log,
+            local,
+            prompt=prompt,
+            records=told,
+            longest_list=shown,
+            brief=name == "smollm2" if brief is None else brief,
         )
     raise ConfigError(f"architect '{name}' is unknown; choose from {', '.join(ARCHITECTS)}")

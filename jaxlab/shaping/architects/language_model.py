@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
-from jaxlab.core.errors import EndpointError
+from jaxlab.core.errors import ConfigError, EndpointError
 from jaxlab.llm.client import ChatClient
 from jaxlab.shaping import prompts
 from jaxlab.shaping.architect import Design, Json, Request, make_design
 from jaxlab.shaping.architect_log import ArchitectLog
 from jaxlab.shaping.architects.entries import entry, question_of
 from jaxlab.shaping.architects.ruled import ruled_design
+from jaxlab.shaping.brief_prompts import BriefBriefing
 from jaxlab.shaping.design_space import DesignSpace
 
 Conversation = Sequence[Mapping[str, str]]
@@ -119,6 +120,10 @@ class LanguageArchitect:
       sources: It writes rewards as sources instead of filling a template.
       longest_list: Names of a long list in the schema that the prompt shows, for models
         with a short context; all by default.
+      brief: Ask in few words and for less (`brief_prompts`), for small models.
+
+    Raises:
+      ConfigError: the prompt is unknown, or `brief` and `sources` are both asked for.
     """
 
     def __init__(
@@ -132,10 +137,17 @@ class LanguageArchitect:
         records: int = 3,
         sources: bool = False,
         longest_list: int | None = None,
+        brief: bool = False,
     ):
+        if brief and sources:
+            raise ConfigError("small models fill templates: brief prompts know no sources")
         self.name, self.space, self.log, self.model = name, space, log, model
         self.sources = sources
-        self._brief = prompts.Briefing(space, prompt, records, sources, longest_list)
+        self._briefing: prompts.Briefing | BriefBriefing = (
+            BriefBriefing(space, prompt, records)
+            if brief
+            else prompts.Briefing(space, prompt, records, sources, longest_list)
+        )
 
     def design(self, requests: Sequence[Request]) -> list[Design]:
         """Designs for all requests, asked for in one batch.
@@ -152,7 +164,7 @@ class LanguageArchitect:
         return [dialogue.design for dialogue in dialogues if dialogue.design is not None]
 
     def _begin(self, request: Request) -> _Dialogue:
-        messages = self._brief.messages(request)
+        messages = self._briefing.messages(request)
         asked = (self.name, self.model.name, self.model.temperature, messages)
         question = question_of(self.space, request, *asked)
         known = self.log.design(question)
@@ -164,8 +176,8 @@ class LanguageArchitect:
         failures: list[EndpointError] = []
         if unknown:
             seeds = [_seed(d.request, attempt) for d in unknown]
-            schema = self.space.schema(sources=self.sources)
-            answers = self.model.answer([d.messages for d in unknown], schema, seeds)
+            conversations = [d.messages for d in unknown]
+            answers = self.model.answer(conversations, self._briefing.schema, seeds)
             for dialogue, answer in zip(unknown, answers, strict=True):
                 if isinstance(answer, EndpointError):
                     failures.append(answer)
@@ -182,7 +194,7 @@ class LanguageArchitect:
                 dialogue.messages = [
                     *record["messages"],
                     {"role": "assistant", "content": record["answer"]},
-                    {"role": "user", "content": prompts.repair(record["problems"])},
+                    {"role": "user", "content": self._briefing.repair(record["problems"])},
                 ]
 
     def _judge(self, dialogue: _Dialogue, answer: Answer, attempt: int) -> None:
