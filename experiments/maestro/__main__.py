@@ -8,6 +8,11 @@ from jaxlab.core import cli
 
 def train(options: Options) -> None:
     """Train as the options say; heavy imports come after the choice of devices."""
+    if options.study:
+        from experiments.maestro.study import study
+
+        study(options)
+        return
     from experiments.maestro.training import train
 
     train(options)

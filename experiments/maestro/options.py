@@ -6,7 +6,14 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from experiments.maestro.variants import VARIANTS, ArchitectName, Variant, VariantName
+from experiments.maestro.variants import (
+    STUDY,
+    VARIANTS,
+    ArchitectName,
+    Arm,
+    Variant,
+    VariantName,
+)
 from jaxlab.agents.maddpg.config import Hyper, MADDPGConfig
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.options import RunOptions
@@ -76,6 +83,11 @@ class Options(RunOptions):
     """Numbers of the learner."""
     animation_seconds: float = 300.0
     """Seconds of traffic in the animation; 0 for none."""
+    study: bool = False
+    """Run the arms of a study one after the other, paired by seed, and report on all of them;
+    continue with --resume, also an arm at a time."""
+    arms: tuple[str, ...] = STUDY
+    """Arms of the study: a variant, or variant:architect."""
     json: bool = False
     """Print the summary as one JSON object instead of a table."""
 
@@ -90,6 +102,12 @@ class Options(RunOptions):
             )
         if self.variant is not None and self.curriculum is not None:
             raise ConfigError("--variant and --curriculum both choose scenarios; give one")
+        if self.study and self.curriculum:
+            raise ConfigError("--study runs its --arms; --curriculum chooses one run")
+        if self.study and (not self.arms or len(set(self.arms)) < len(self.arms)):
+            raise ConfigError("--arms: expected different arms, at least one")
+        if self.study:
+            [Arm.parse(arm) for arm in self.arms]
         if self.architect == "recorded" and self.architect_log is None:
             raise ConfigError("--architect recorded needs --architect-log")
         log = self.architect_log

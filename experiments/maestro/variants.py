@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, get_args
+
+from jaxlab.core.errors import ConfigError
 
 Scenarios = Literal["none", "static", "domain_randomisation", "rules", "architect"]
 
@@ -63,3 +65,45 @@ VariantName = Literal[
     "full_without_prior",
 ]
 ArchitectName = Literal["smollm2", "model", "openai", "recorded", "rules", "random"]
+
+#: Arms of the study, as `Arm.parse` reads them.
+STUDY = (
+    *("no_curriculum", "domain_randomisation", "template", "other_template", "full"),
+    "full:random",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """A part of a study: a variant, and who designs in it (None: whom the options name)."""
+
+    variant: VariantName
+    architect: ArchitectName | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Arm:
+        """From `variant` or `variant:architect`.
+
+        Raises:
+          ConfigError: there is no such variant or architect.
+        """
+        variant, _, architect = text.partition(":")
+        for kind, value, known in (
+            ("variant", variant, get_args(VariantName)),
+            ("architect", architect or "rules", get_args(ArchitectName)),
+        ):
+            if value not in known:
+                raise ConfigError(
+                    f"--arms {text}: no {kind} '{value}'; choose from {', '.join(known)}"
+                )
+        return cls(variant, architect or None)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        """As it is parsed."""
+        return f"{self.variant}:{self.architect}" if self.architect else self.variant
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder in that of the study."""
+        return self.name.replace(":", "_by_")
