@@ -54,7 +54,7 @@ class BriefBriefing:
             raise ConfigError(
                 f"curriculum prompt '{variant}' is unknown; choose from {', '.join(_STRATEGY)}"
             )
-        self.space, self.records = space, records
+        self.space, self.variant, self.records = space, variant, records
         self._schema = brief_schema(space)
         self._system = self._instructions(variant)
 

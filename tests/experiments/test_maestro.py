@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.maestro import load_policy, training
+from experiments.maestro import designs, load_policy, training
 from experiments.maestro.canary import CANDIDATES
 from experiments.maestro.evaluation import POLICIES, check_capacity
 from experiments.maestro.options import PRESETS, Options
@@ -31,7 +31,9 @@ from jaxlab.envs.traffic.generator import grid_roadnet
 from jaxlab.envs.traffic.scenario import nominal_scenario, scenario_params
 from jaxlab.envs.traffic.scenario_schema import scenario_from_json
 from jaxlab.envs.traffic.trips import draw_demand
+from jaxlab.shaping import reward_checks
 from jaxlab.shaping.architect_log import ARCHITECT_LOG, ArchitectLog
+from jaxlab.shaping.design_space import is_potential
 from jaxlab.shaping.reward_template import RewardTemplate
 
 CONFIG = MADDPGConfig(
@@ -343,3 +345,21 @@ def test_the_smoke_preset_runs_from_the_command_line(tmp_path):
     assert summary == json.loads((run_dir / "summary.json").read_text())
     assert summary["average_travel_time"] > 0
     assert len(checkpointing.steps(run_dir / runfolder.CHECKPOINTS)) >= 2
+
+
+def test_the_rules_designs_pass_the_checks_on_recordings_of_the_network():
+    """Whatever rules design must be held good by what scripted policies went through."""
+    options = Options(duration=1200.0)
+    env = make_env(options)
+    space = designs.design_space(env, options, (), None)
+    recordings = designs.record_policies(env)
+    for name, entry in designs.PLAYBOOK.items():
+        verdict = reward_checks.check_reward(
+            space.reward_function(entry["reward"]),
+            designs.JUNCTIONS,
+            recordings=recordings,
+            weight=max(options.shaping_weight),
+            potential=is_potential(entry["reward"]),
+            discount=options.hyper.gamma,
+        )
+        assert verdict.accepted, f"{name}: {verdict.text()}"

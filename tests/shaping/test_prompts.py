@@ -40,7 +40,7 @@ def test_a_model_is_told_all_it_needs(variant):
         "- form (required): one of direct, potential",
         "- slip: slip of the wheels (0 to 1; more is worse)",
         "- uphill: number from -3 to 3. how far up an action leads.",
-        '{"reason": "one short paragraph", "scenario": ..., "reward": ..., "prior": ...}',
+        '{"reason": ..., "scenario": ..., "reward": ..., "prior": ...}',
     ):
         assert text in system
     for text in (
@@ -82,7 +82,7 @@ def test_parts_that_are_not_designed_are_not_mentioned():
     system, _ = told(Request(0, 0), hill.space(parts=("scenario",)))
     for word in ("`reward`", "`prior`", "slip", "uphill"):
         assert word not in system
-    assert '{"reason": "one short paragraph", "scenario": ...}' in system
+    assert '{"reason": ..., "scenario": ...}' in system
 
 
 def test_the_reward_language_is_explained_where_sources_are_written():
@@ -156,7 +156,9 @@ def test_long_lists_are_shortened_where_asked():
 
 
 def test_a_repair_names_every_problem():
-    assert repair(["slope: 77 is too much", "prior: no"]).splitlines()[1:3] == [
+    assert Briefing(SPACE, "A").repair(["slope: 77 is too much", "prior: no"]).splitlines()[
+        1:3
+    ] == [
         "- slope: 77 is too much",
         "- prior: no",
     ]

@@ -46,6 +46,7 @@ class Fleet:
     kind: jax.Array
     priority: jax.Array
     position: jax.Array
+    fine: jax.Array
     speed: jax.Array
     last: jax.Array
     green: jax.Array
@@ -96,6 +97,11 @@ class Layout:
     def table(self, name: str, like: jax.Array | None = None) -> jax.Array:
         """A static table, in the dtype of `like`."""
         return jnp.asarray(self.network[name], None if like is None else like.dtype)
+
+    def remainder(self, name: str) -> jax.Array:
+        """What a static table of reals loses in 32 bits."""
+        exact = np.asarray(self.network[name], np.float64)
+        return jnp.asarray(exact - exact.astype(np.float32), jnp.float32)
 
     def every_copy(self, values: np.ndarray) -> np.ndarray:
         """A static table repeated for every copy."""

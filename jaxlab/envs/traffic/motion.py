@@ -24,8 +24,9 @@ def advance(layout: Layout, fleet: Fleet) -> tuple[Fleet, jax.Array]:
     if layout.short_entries:
         flat = _leaders_at_entry(layout, flat)
     speed, blocker = next_speed(layout, flat)
-    flat, arrived = move(layout, flat, speed, blocker)
-    leader, gap = leaders(layout, flat)
+    before = flat
+    flat, arrived, travelled = move(layout, flat, speed, blocker)
+    leader, gap = leaders(layout, flat, before, travelled)
     flat = flat.replace(leader=leader, gap=gap)
     fleet = jax.tree.map(lambda x, like: x.reshape(like.shape), flat, fleet)
     return fleet, arrived.reshape(fleet.vehicle.shape)
@@ -59,7 +60,7 @@ def next_speed(layout: Layout, fleet: Fleet) -> tuple[jax.Array, jax.Array]:
     position, speed = fleet.position, fleet.speed
     leader = fleet.leader + here
     leading = own if _one_type(layout, fleet) else jax.tree.map(lambda x: x[leader], own)
-    rest = layout.table("length", position)[fleet.drivable] - position
+    rest = _rest(layout, position, fleet.fine, fleet.drivable)
     on_lane = fleet.drivable < lanes
     on_link = ~on_lane & (fleet.drivable < layout.nowhere)
     following = jnp.asarray(layout.paths)[fleet.path, fleet.hop + 1]
@@ -116,8 +117,9 @@ def _link_ahead(
 
 def move(
     layout: Layout, fleet: Fleet, next_speed: jax.Array, blocker: jax.Array
-) -> tuple[Fleet, jax.Array]:
-    """Displace every vehicle and hand it over; also who arrived, `[copies * slots]`."""
+) -> tuple[Fleet, jax.Array, jax.Array]:
+    """Displace every vehicle and hand it over; also who arrived and the metres travelled,
+    `[copies * slots]`."""
     here = layout.offsets(layout.slots, layout.slots)
     own = _own_drivers(layout, fleet)
     speed, active = fleet.speed, fleet.vehicle >= 0
@@ -127,8 +129,9 @@ def move(
         0.5 * speed * speed / own.max_deceleration,
         (speed + next_speed) * layout.dt / 2,
     )
+    lost = jnp.where(brakes_to_rest, 0, _lost(speed, next_speed) * layout.dt / 2)
     next_speed = jnp.where(active & ~brakes_to_rest, next_speed, 0)
-    position, hop, drivable = _carry_over(layout, fleet, fleet.position + travelled)
+    position, fine, hop, drivable = _carry_over(layout, fleet, *_displaced(fleet, travelled, lost))
     arrived = active & (drivable == layout.nowhere)
     moved = drivable != fleet.drivable
     last, ahead = _hand_over(layout, fleet, moved, arrived, drivable, position)
@@ -144,29 +147,69 @@ def move(
         blocker=jnp.where(gone, layout.nobody, blocker),
         entered=jnp.where(moved, jnp.where(on_link, step, NOT_ON_LINK), fleet.entered),
         position=jnp.where(arrived, 0, position),
+        fine=jnp.where(arrived, 0, fine),
         speed=jnp.where(arrived, 0, next_speed),
         last=last,
     )
-    return fleet, arrived
+    return fleet, arrived, travelled
+
+
+def _compensated(position: jax.Array) -> bool:
+    """Whether `fine` is kept: 32-bit positions of some 700 m round to 6e-5 m, which decides in how
+    many steps a creeping vehicle is at its line. In 64 bits the engine's rounding is kept."""
+    return position.dtype == jnp.float32
+
+
+def _rest(layout: Layout, position: jax.Array, fine: jax.Array, drivable: jax.Array) -> jax.Array:
+    """Metres to the end of the drivable, negative beyond it."""
+    rest = layout.table("length", position)[drivable] - position
+    return rest + (layout.remainder("length")[drivable] - fine) if _compensated(position) else rest
+
+
+def _lost(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Rounding error of `a + b` (Knuth)."""
+    total = a + b
+    part = total - a
+    return (a - (total - part)) + (b - part)
+
+
+def _displaced(fleet: Fleet, travelled: jax.Array, lost: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Position and its rounding error after a displacement that itself lost some metres."""
+    position = fleet.position + travelled
+    if not _compensated(position):
+        return position, fleet.fine
+    fine = _lost(fleet.position, travelled) + (fleet.fine + lost)
+    return position + fine, _lost(position, fine)
 
 
 def _carry_over(
-    layout: Layout, fleet: Fleet, position: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    layout: Layout, fleet: Fleet, position: jax.Array, fine: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Follow the path while the position lies beyond the end of the drivable."""
     length = layout.table("length", position)
     paths = jnp.asarray(layout.paths)
 
+    def beyond(position, fine, drivable):
+        if _compensated(position):
+            past = _rest(layout, position, fine, drivable) < 0
+        else:
+            past = position > length[drivable]
+        return (drivable < layout.nowhere) & past
+
     def advance(carry):
-        over, position, hop, drivable = carry
-        position = jnp.where(over, position - length[drivable], position)
+        over, position, fine, hop, drivable = carry
+        if _compensated(position):
+            carried = -_rest(layout, position, fine, drivable)
+            fine = jnp.where(over, 0, fine)
+        else:
+            carried = position - length[drivable]
+        position = jnp.where(over, carried, position)
         hop = jnp.where(over, hop + 1, hop)
         drivable = jnp.where(over, paths[fleet.path, hop], drivable)
-        over = (drivable < layout.nowhere) & (position > length[drivable])
-        return over, position, hop, drivable
+        return beyond(position, fine, drivable), position, fine, hop, drivable
 
-    over = (fleet.drivable < layout.nowhere) & (position > length[fleet.drivable])
-    start = (over, position, fleet.hop, fleet.drivable)
+    over = beyond(position, fine, fleet.drivable)
+    start = (over, position, fine, fleet.hop, fleet.drivable)
     return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), advance, start)[1:]
 
 
@@ -238,17 +281,27 @@ def _leaders_at_entry(layout: Layout, fleet: Fleet) -> Fleet:
     )
 
 
-def leaders(layout: Layout, fleet: Fleet) -> tuple[jax.Array, jax.Array]:
-    """Leader of every vehicle and the gap to it."""
+def leaders(
+    layout: Layout, fleet: Fleet, before: Fleet, travelled: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Leader of every vehicle and the gap to it, after all travelled some metres."""
     here = layout.offsets(layout.slots, layout.slots)
     own = _own_drivers(layout, fleet)
-    rest = layout.table("length", fleet.position)[fleet.drivable] - fleet.position
+    rest = _rest(layout, fleet.position, fleet.fine, fleet.drivable)
     front = (fleet.vehicle >= 0) & (fleet.ahead == layout.nobody)
     copy = _copies(layout, layout.slots)
     leader, gap = leader_beyond(layout, fleet, own, copy, fleet.path, fleet.hop, rest, own, front)
     ahead = fleet.ahead + here
     length = _length_at(layout, fleet, own, copy, ahead)
-    behind = fleet.position[ahead] - length - fleet.position
+    if _compensated(fleet.position):
+        apart = fleet.position[ahead] - fleet.position
+        behind = (apart - length) + (fleet.fine[ahead] - fleet.fine)
+        # From gap to gap in a queue: vehicles that start there keep to round numbers, from which the
+        # slightest error grows threefold from one vehicle to the next.
+        goes_on = (fleet.ahead == before.ahead) & (before.gap < 10)
+        behind = jnp.where(goes_on, before.gap + (travelled[ahead] - travelled), behind)
+    else:
+        behind = fleet.position[ahead] - length - fleet.position
     follows = fleet.ahead != layout.nobody
     return jnp.where(follows, fleet.ahead, leader), jnp.where(follows, behind, gap)
 

@@ -51,6 +51,7 @@ class TrafficState:
       departed: Step in which the vehicle joined the queue of its entry lane.
       kind, priority: Driver type and tie-break.
       position, speed: Along the drivable (m) and m/s.
+      fine: Rounding error of the position in 32 bits, to be added (m); 0 in 64 bits.
       last: Rearmost vehicle of each drivable, `[D + 1]`.
       queue_head: Vehicles that left each entry queue, `[entries]`.
       finished, travel_steps: Vehicles that arrived, and the sum of their travel times in steps.
@@ -73,6 +74,7 @@ class TrafficState:
     kind: jax.Array
     priority: jax.Array
     position: jax.Array
+    fine: jax.Array
     speed: jax.Array
     last: jax.Array
     queue_head: jax.Array
@@ -128,6 +130,7 @@ class Simulator:
             kind=integers(0),
             priority=integers(0),
             position=reals,
+            fine=reals,
             speed=reals,
             last=jnp.full(self.nowhere + 1, self.capacity, jnp.int32),
             queue_head=jnp.zeros(params.entry_offset.shape[0] - 1, jnp.int32),
@@ -278,6 +281,7 @@ class Simulator:
             kind=put(state.kind, kind),
             priority=put(state.priority, params.priority[candidate]),
             position=put(state.position, 0),
+            fine=put(state.fine, 0),
             speed=put(state.speed, 0),
             last=state.last.at[jnp.where(go, lane, self.nowhere + 1)].set(slot, mode="drop"),
             queue_head=state.queue_head + go,
@@ -304,7 +308,7 @@ def _advance(simulator: Simulator, copies: int, fleet: Fleet) -> tuple[Fleet, ja
 
 _SLOT_FIELDS = (
     *("vehicle", "path", "hop", "drivable", "previous", "ahead", "leader", "gap", "blocker"),
-    *("entered", "departed", "kind", "priority", "position", "speed"),
+    *("entered", "departed", "kind", "priority", "position", "fine", "speed"),
 )
 _POINTERS = ("ahead", "leader", "blocker", "last")
 

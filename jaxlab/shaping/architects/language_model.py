@@ -230,7 +230,7 @@ class LanguageArchitect:
             asked = {
                 "model": self.model.name,
                 "temperature": self.model.temperature,
-                "prompt": self._brief.variant,
+                "prompt": self._briefing.variant,
                 "sampling_seed": _seed(dialogue.request, attempt),
                 "messages": list(dialogue.messages),
                 "answer": answer.text,
