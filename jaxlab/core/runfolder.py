@@ -15,10 +15,11 @@ import json
 import math
 import os
 import pathlib
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxlab.core.errors import CheckpointError, ConfigError
+from jaxlab.core.errors import CheckpointError, ConfigError, DataError
 
 CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
@@ -238,3 +239,26 @@ def read_config(run_dir: pathlib.Path) -> tuple[str, dict[str, Any]]:
     ):
         raise CheckpointError(f"{path}: damaged; expected the keys 'experiment' and 'options'")
     return data["experiment"], data["options"]
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A new file beside `path` that takes its name once it is complete.
+
+    Raises:
+      DataError: it cannot be written.
+    """
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix, delete=False
+        ) as file:
+            temporary = pathlib.Path(file.name)
+        yield temporary
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error})") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

@@ -13,8 +13,6 @@ import pytest
 
 from jaxlab.core import checkpointing, reporting, runfolder
 
-pytestmark = pytest.mark.xdist_group("distributed")
-
 ARGUMENTS = ["--preset", "smoke", "--seeds", "4", "--no-progress"]
 
 

@@ -21,8 +21,6 @@ SIZE = 100_000
 ARGUMENTS = ["--preset", "smoke", "--steps", "24", "--chunk", "2", "--seeds", "2"]
 ARGUMENTS += ["--size", str(SIZE), "--learning-rate", "1e-6", "--no-progress"]
 
-pytestmark = pytest.mark.xdist_group("resume")
-
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(

@@ -14,9 +14,6 @@ from jaxlab.llm.numbers import number_codec
 from jaxlab.llm.sampling import sampling
 from jaxlab.llm.tokenizer import token_bytes
 
-# The weights are read once, by one worker.
-pytestmark = pytest.mark.xdist_group("smollm2")
-
 
 @pytest.fixture(scope="module")
 def smollm2() -> LanguageModel:

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from jaxlab.core.errors import ConfigError, DataError
+from jaxlab.core.runfolder import replacing
 
 #: Kinds of moving pictures by file name.
 ANIMATIONS = (".gif", ".mp4")
@@ -72,25 +73,6 @@ class _Counted:
         picture = next(self.pictures)
         self.number += 1
         return picture
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside `path` that takes its name once it is complete."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix, delete=False
-        ) as file:
-            temporary = Path(file.name)
-        yield temporary
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error})") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
 
 
 def _write_gif(file: Path, first: np.ndarray, rest: Iterable[np.ndarray], fps: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import ConvexHull
 
-from jaxlab.envs.traffic.animation import replacing
+from jaxlab.core.runfolder import replacing
 from jaxlab.envs.traffic.frames import GREEN, RED, UNSIGNALLED, Frame, Polylines
 from jaxlab.envs.traffic.geometry import unit
 from jaxlab.envs.traffic.roadnet import RoadNet
