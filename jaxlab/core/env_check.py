@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -53,10 +53,11 @@ def check_env(
     batch: int = 3,
     batch_steps: int = 5,
     eager_steps: int = 2,
+    precisions: Sequence[str] | None = None,
 ) -> EnvReport:
     """Hold an environment to the contract of `jaxlab.core.environment`.
 
-    In every precision of `env.precisions`: frozen and hashable; spaces contain what is
+    In every precision of `env.precisions`, or in those asked for: frozen and hashable; spaces contain what is
     observed and done; explicit dtypes, no weak types; `reset` and `step` agree in
     structure, shapes and dtypes; no host callback; one trace; finite; a finished episode
     stays finished and pays nothing (unless `env.absorbing` is false); the same key gives
@@ -72,13 +73,17 @@ def check_env(
       batch: Members of the mapped run.
       batch_steps: Steps of the mapped run, each compared with a loop.
       eager_steps: Steps compared with a run that is not compiled.
+      precisions: Some of the environment's, where a check of all takes too long.
 
     Raises:
       AssertionError: The environment breaks the contract; the message says where.
     """
     _check_static(env)
     steps_done, episodes = {}, {}
-    for precision in env.precisions:
+    asked = env.precisions if precisions is None else tuple(precisions)
+    unknown = [precision for precision in asked if precision not in env.precisions]
+    require(not unknown, f"{env.name} has no precision {', '.join(unknown)}: {env.precisions}")
+    for precision in asked:
         with jax.enable_x64(_X64[precision]), naming(f"{env.name} in {precision}"):
             check = _EnvCheck(env, sample_params or env.sample_params, jax.random.key(seed))
             check.params_and_spaces()

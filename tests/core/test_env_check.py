@@ -412,3 +412,8 @@ def test_double_precision_is_held_to_double_tolerance():
 
     with pytest.raises(AssertionError, match=r"random_walk in float64: .*allowed is 1e-12"):
         check_env(Rough(WALK), steps=2)
+
+
+def test_a_precision_the_environment_lacks_is_named():
+    with pytest.raises(AssertionError, match="no precision float16"):
+        check_env(probes.Bandit(), precisions=("float16",))

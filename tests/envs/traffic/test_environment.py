@@ -247,14 +247,14 @@ def test_spaces(world):
 @pytest.mark.parametrize(
     "precisions", [("float32",), pytest.param(("float32", "float64"), marks=pytest.mark.slow)]
 )
-def test_the_contract_of_environments(precisions, monkeypatch):
+def test_the_contract_of_environments(precisions):
     roadnet = grid_roadnet(1, 1, row_distance=90.0, column_distance=90.0)
     flow = draw_demand(roadnet, 3, trips=20, duration=30)
     env = make_environment(roadnet, flow, duration=30.0, decision_interval=5.0)
     assert env.precisions == ("float32", "float64")
     # Half of the time goes into the second precision, in which the golden scenes run.
-    monkeypatch.setattr(type(env), "precisions", precisions)
-    check_env(TimeLimit(env, 3), steps=5, batch=2, batch_steps=2, eager_steps=1)
+    wrapped = TimeLimit(env, 3)
+    check_env(wrapped, steps=5, batch=2, batch_steps=2, eager_steps=1, precisions=precisions)
 
 
 def test_the_built_in_environment():
