@@ -232,6 +232,8 @@ HOURS = {
     ("max_pressure_queue", ("num_phases", 4), ("interval", 30.0)): ((365.84, 2702), (327.82, 5691)),
     ("sotl",): ((354.13, 2717), (369.64, 5567)),
 }
+#: Those of which step by step recordings are among the shared data.
+RECORDED = (("plan",), ("fixed_time",), ("max_pressure",))
 
 
 def one_of(controllers, dt):
@@ -249,24 +251,26 @@ def one_of(controllers, dt):
 
 
 @pytest.mark.parametrize(
-    ("city", "x64", "tolerance"),
+    ("city", "x64"),
     [
-        ("hangzhou_4x4", True, 0.01),
-        pytest.param("jinan_3x4", True, 0.01, marks=pytest.mark.slow),
-        pytest.param("hangzhou_4x4", False, 1.0, marks=pytest.mark.slow),
-        pytest.param("jinan_3x4", False, 1.0, marks=pytest.mark.slow),
+        ("hangzhou_4x4", True),
+        pytest.param("jinan_3x4", True, marks=pytest.mark.slow),
+        pytest.param("hangzhou_4x4", False, marks=pytest.mark.slow),
+        pytest.param("jinan_3x4", False, marks=pytest.mark.slow),
     ],
 )
-def test_hours_of_the_shared_data_are_those_of_the_engine(city, x64, tolerance, shared_data):
+def test_hours_of_the_shared_data_are_those_of_the_engine(city, x64, shared_data):
+    """In 32 bits within 1 s for the hours that were recorded, else (docs/traffic.md) 1 %."""
     files = [shared_data(f"traffic/{city}/{part}.json") for part in ("roadnet", "flow")]
     with jax.enable_x64(x64):
         info = hours(make_environment(*files))
     column = ["hangzhou_4x4", "jinan_3x4"].index(city)
     assert not info["overflow"].any()
-    for n, expected in enumerate(HOURS.values()):
+    for n, (controller, expected) in enumerate(HOURS.items()):
         time, finished = expected[column]
+        tolerance = 0.01 if x64 else 1.0 if controller in RECORDED else 0.01 * time
         assert float(info["average_travel_time"][n]) == pytest.approx(time, abs=tolerance)
-        assert int(info["finished"][n]) == pytest.approx(finished, abs=0 if x64 else 5)
+        assert int(info["finished"][n]) == pytest.approx(finished, rel=0 if x64 else 0.005)
 
 
 def hours(env):
