@@ -55,7 +55,22 @@ BUDGETS = {
 }
 DEFAULT_BUDGET = 120
 
+#: Files that take longest, which begin first: a file goes to one worker as a whole, and one
+#: begun last would keep the other worker waiting.
+LONG = (
+    *("experiments/test_maestro.py", "envs/traffic/test_golden.py", "core/test_environment.py"),
+    *("envs/traffic/test_environment.py", "core/test_resume.py", "agents/test_maddpg.py"),
+    *("envs/traffic/test_controllers.py", "agents/test_maddpg_learning.py"),
+    *("envs/traffic/test_scenario.py", "envs/traffic/test_properties.py"),
+    *("llm/test_smollm2.py", "llm/test_generation.py", "llm/test_decoder.py"),
+)
+
 _spent: Counter[str] = Counter()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {ROOT / "tests" / name: n for n, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path, len(LONG)))
 
 
 def _cpu_seconds() -> float:

@@ -18,6 +18,9 @@ from jaxlab.llm.tokenizer import token_bytes
 
 #: Two decimals and short strings: small models ramble, and every token costs a decoding step.
 LAYOUT = JsonLayout(decimals=2, longest_string=120, characters="ascii")
+#: Prompts are padded to a multiple of this many tokens, batches to a power of two: a program
+#: takes half a minute to compile, and conversations have many lengths.
+PROMPT_MULTIPLE = 256
 
 
 class SchemaAnswers:
@@ -58,14 +61,18 @@ class SchemaAnswers:
           ConfigError: The schema has no grammar.
           PromptError: A conversation is longer than the context.
         """
+        prompts = [self.model.chat_prompt(conversation) for conversation in conversations]
+        spare = (1 << (len(prompts) - 1).bit_length()) - len(prompts)
+        keys = [jax.random.key(seed) for seed in seeds]
         generation = self.model.generate(
-            [self.model.chat_prompt(conversation) for conversation in conversations],
+            prompts + prompts[-1:] * spare,
             max_new_tokens=self.max_new_tokens,
-            key=jnp.stack([jax.random.key(seed) for seed in seeds]),
+            key=jnp.stack(keys + keys[-1:] * spare),
             options=self._sampling,
             automaton=self.automaton(schema),
+            prompt_multiple=PROMPT_MULTIPLE,
         )
-        return self.model.texts(generation)
+        return self.model.texts(generation)[: len(conversations)]
 
     def automaton(self, schema: Mapping[str, Any]) -> TokenAutomaton:
         """The grammar of a schema over the model's tokens, made once."""

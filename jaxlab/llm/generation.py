@@ -219,15 +219,21 @@ compiled_generate = functools.partial(
 
 
 def pad_prompts(
-    prompts: Sequence[Sequence[int]], *, vocab_size: int, room: int, pad_id: int
+    prompts: Sequence[Sequence[int]],
+    *,
+    vocab_size: int,
+    room: int,
+    pad_id: int,
+    multiple: int = PROMPT_MULTIPLE,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Prompts as one array, padded on the left to a multiple of `PROMPT_MULTIPLE`.
+    """Prompts as one array, padded on the left to a multiple of some tokens.
 
     Args:
       prompts: Token ids, prompt by prompt.
       vocab_size: Ids must lie below it.
       room: Most tokens of a prompt.
       pad_id: Fills the left.
+      multiple: Lengths that are compiled are multiples of it.
 
     Returns:
       Tokens int32 `[prompts, time]`, lengths int32 `[prompts]`.
@@ -249,7 +255,7 @@ def pad_prompts(
         if not all(0 <= token < vocab_size for token in prompt):
             raise PromptError(f"prompt {row}: token ids must lie between 0 and {vocab_size - 1}")
     longest = int(lengths.max())
-    time = min(-(-longest // PROMPT_MULTIPLE) * PROMPT_MULTIPLE, room)
+    time = min(-(-longest // multiple) * multiple, room)
     tokens = np.full((len(prompts), time), pad_id, np.int32)
     for row, prompt in enumerate(prompts):
         tokens[row, time - len(prompt) :] = prompt

@@ -15,7 +15,13 @@ from jaxlab.llm import chat
 from jaxlab.llm import tokenizer as tokenizers
 from jaxlab.llm.config import ModelConfig
 from jaxlab.llm.decoder import Decoder, DecodeSteps, decode_steps
-from jaxlab.llm.generation import Automaton, Generation, compiled_generate, pad_prompts
+from jaxlab.llm.generation import (
+    PROMPT_MULTIPLE,
+    Automaton,
+    Generation,
+    compiled_generate,
+    pad_prompts,
+)
 from jaxlab.llm.sampling import Sampling, sampling
 from jaxlab.llm.tokenizer import Tokenizer
 
@@ -77,6 +83,7 @@ class LanguageModel:
         samples: int = 1,
         keep_logits: bool = False,
         stop_ids: tuple[int, ...] | None = None,
+        prompt_multiple: int = PROMPT_MULTIPLE,
     ) -> Generation:
         """Answer prompts of any lengths in one batch.
 
@@ -89,6 +96,7 @@ class LanguageModel:
           samples: Answers to each prompt, side by side.
           keep_logits: Return the logits too.
           stop_ids: Tokens that end an answer; those of the tokeniser by default.
+          prompt_multiple: Prompts are padded to a multiple of it; the larger, the fewer programs.
 
         Raises:
           PromptError: A prompt is empty or too long.
@@ -106,6 +114,7 @@ class LanguageModel:
             vocab_size=self.config.vocab_size,
             room=self.config.context_length - max_new_tokens,
             pad_id=self.tokenizer.pad_id,
+            multiple=prompt_multiple,
         )
         return compiled_generate(
             self.decoder,

@@ -86,12 +86,28 @@ def filtered(
 def _nucleus_floor(
     logits: Float[Array, "*batch vocab"], top_p: Array | np.floating
 ) -> Float[Array, "*batch 1"]:
-    """The smallest logit in the fewest tokens that reach a probability."""
-    ordered = -jnp.sort(-logits, axis=-1)
-    shares = jax.nn.softmax(ordered, axis=-1)
-    before = jnp.cumsum(shares, axis=-1, dtype=shares.dtype) - shares
-    kept = (before < top_p) & (shares > 0)
-    return jnp.min(jnp.where(kept, ordered, jnp.inf), axis=-1, keepdims=True)
+    """The smallest logit in the fewest tokens that reach a probability.
+
+    By halving the interval of shares, thirty times, which is exact since positive floats
+    are ordered as their bits are; sorting a vocabulary takes ten times as long on a CPU.
+    """
+    shares = jax.nn.softmax(logits, axis=-1)
+    one = np.float32(1).view(np.int32)
+
+    def halve(_: Array | int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = low + (high - low) // 2
+        least = jax.lax.bitcast_convert_type(middle, jnp.float32)
+        above = jnp.sum(jnp.where(shares > least, shares, 0), axis=-1, keepdims=True)
+        # As long as those above do not reach it, the next smaller ones are needed too.
+        needed = above < top_p
+        return jnp.where(needed, low, middle), jnp.where(needed, middle, high)
+
+    shape = (*logits.shape[:-1], 1)
+    ends = jnp.zeros(shape, jnp.int32), jnp.full(shape, one, jnp.int32)
+    least = jax.lax.fori_loop(0, 30, halve, ends)[1]
+    kept = shares >= jax.lax.bitcast_convert_type(least, jnp.float32)
+    return jnp.min(jnp.where(kept, logits, jnp.inf), axis=-1, keepdims=True)
 
 
 def draw(

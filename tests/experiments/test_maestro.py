@@ -349,7 +349,7 @@ def test_the_smoke_preset_runs_from_the_command_line(tmp_path):
 
 def test_the_rules_designs_pass_the_checks_on_recordings_of_the_network():
     """Whatever rules design must be held good by what scripted policies went through."""
-    options = Options(duration=1200.0)
+    options = Options(duration=600.0)
     env = make_env(options)
     space = designs.design_space(env, options, (), None)
     recordings = designs.record_policies(env)

@@ -259,3 +259,17 @@ def test_texts_leave_special_tokens_out(model):
     template = model.generate(PROMPTS[:2], max_new_tokens=2)
     lengths = jnp.array([len(said) + 1, 2], jnp.int32)
     assert model.texts(template.replace(tokens=tokens, lengths=lengths)) == ["he o", "he "]
+
+
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
+def test_the_nucleus_is_that_of_sorted_tokens(top_p, scale):
+    logits = scale * np.random.default_rng(0).normal(size=(4, 500))
+    logits[:, ::7] = logits[:, 1:2]  # ties
+    logits = logits.astype(np.float32)
+    kept = np.isfinite(np.asarray(filtered(jnp.asarray(logits), sampling(1.0, 0, top_p))))
+    for row, found in zip(logits.astype(float), kept, strict=True):
+        shares = np.exp(row - row.max())
+        shares /= shares.sum()
+        before = np.array([shares[shares > share].sum() for share in shares])
+        np.testing.assert_array_equal(found, before < top_p)
