@@ -44,7 +44,7 @@ hypothesis.settings.load_profile("jaxlab")
 
 #: CPU-seconds that the tests of a folder below `tests/` may use, on a cold cache.
 BUDGETS = {
-    "core": 700,
+    "core": 900,
     "core/adapters": 200,
     "agents": 400,
     "envs": 60,
