@@ -57,8 +57,8 @@ def check_env(
 ) -> EnvReport:
     """Hold an environment to the contract of `jaxlab.core.environment`.
 
-    In every precision of `env.precisions`, or in those asked for: frozen and hashable; spaces contain what is
-    observed and done; explicit dtypes, no weak types; `reset` and `step` agree in
+    In every precision of `env.precisions`, or in those asked for: frozen and hashable;
+    spaces contain what is observed and done; explicit dtypes, no weak types; `reset` and `step` agree in
     structure, shapes and dtypes; no host callback; one trace; finite; a finished episode
     stays finished and pays nothing (unless `env.absorbing` is false); the same key gives
     the same bits; compiled equals not compiled and mapped equals looped (integers

@@ -127,8 +127,8 @@ class Briefing:
         keys = ", ".join(f'"{part}": ...' for part in space.parts)
         sections.append(
             f'Your answer is one JSON object and nothing else: {{"reason": ..., '
-            f"{keys}}}. The reason is one short paragraph. Leave out what shall stay as in the base. Values outside their bounds and "
-            "names that are not listed are refused."
+            f"{keys}}}. The reason is one short paragraph. Leave out what shall stay as in the base. "
+            "Values outside their bounds and names that are not listed are refused."
         )
         return "\n\n".join(section for section in sections if section)
 

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from jaxlab.core.errors import ConfigError
 from jaxlab.shaping.feature_catalogue import FeatureCatalogue
 from jaxlab.shaping.reward_program import RewardFunction
-from jaxlab.shaping.reward_template import POTENTIAL_SCALE
+from jaxlab.shaping.reward_template import potential_payment
 from jaxlab.shaping.stack_machine import evaluate
 
 #: The policy that a reward must rank above the others.
@@ -135,7 +135,7 @@ def check_reward(
         rejections += probe_rejections(scores, margin=limits.margin * spread)
         statistics["scores"] = scores
         shaped = {
-            name: POTENTIAL_SCALE * (discount * value[1:] - value[:-1]) if potential else value
+            name: potential_payment(value[:-1], value[1:], discount) if potential else value
             for name, value in values.items()
         }
         sizes = _size_rejections(shaped, values, recordings, weight, limits)

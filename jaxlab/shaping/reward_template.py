@@ -139,6 +139,11 @@ def shaping_value(
     return jnp.clip(evaluate(shaping.reward, features), -LARGEST_REWARD, LARGEST_REWARD)
 
 
+def potential_payment(before: Any, after: Any, discount: Any) -> Any:
+    """What a potential pays for a step from one value to another, numpy or JAX."""
+    return POTENTIAL_SCALE * (discount * after - before)
+
+
 def shaping_reward(
     shaping: Shaping,
     before: Float[Array, "agents features"],
@@ -154,8 +159,9 @@ def shaping_reward(
         terminal states do not count (Ng, Harada, Russell 1999; Grzes 2017).
     """
     value = shaping_value(shaping, after)
-    difference = jnp.asarray(discount, value.dtype) * value - shaping_value(shaping, before)
-    return jnp.where(shaping.potential, POTENTIAL_SCALE * difference, value)
+    factor = jnp.asarray(discount, value.dtype)
+    paid = potential_payment(shaping_value(shaping, before), value, factor)
+    return jnp.where(shaping.potential, paid, value)
 
 
 def prior_logits(
