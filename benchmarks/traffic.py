@@ -70,26 +70,40 @@ def main(options: Options) -> None:
         network, flow = options.roadnet, options.flow
         name = options.roadnet.parent.name or options.roadnet.name
     env = make_environment(network, flow, duration=options.duration)
-    peer = cityflow(network, flow, int(options.duration))
     rows: list[dict[str, Any]] = []
     for controller in ("plan", "max_pressure"):
+        phases = None if controller == "plan" else max_pressure_phases(env, int(options.duration))
+        peer = cityflow(network, flow, int(options.duration), phases)
         for batch in options.batches:
             rows.append(
                 {"controller": controller, "batch": batch}
                 | measure(options, env, controller, batch)
             )
-            rows[-1]["ratio"] = rows[-1]["best"] / peer["best"] if peer else None
-    if peer:
-        rows.append({"controller": "plan", "batch": "CityFlow"} | peer)
+            # Against the same stretch of the same scene.
+            stretch = "hour" if batch == 1 else "middle"
+            rows[-1]["ratio"] = rows[-1]["best"] / peer[stretch]["best"] if peer else None
+        for stretch, row in (peer or {}).items():
+            rows.append({"controller": controller, "batch": f"CityFlow, {stretch}"} | row)
     title = f"Simulated seconds per CPU-second, {name}, {jax.devices()[0].device_kind}"
     columns = ["controller", "batch", "best", "median", "ratio", "compile_s", "memory_mib"]
+    columns.append("travel_time_s")
     table = [["-" if row.get(c) is None else row[c] for c in columns] for row in rows]
     reporting.print_table(columns, table, title=title)
-    if not peer:
+    if peer is None:
         print("CityFlow is not importable here, so there is no ratio")
     if options.json is not None:
         document = {"network": name, "rows": rows, "provenance": reporting.provenance()}
         options.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def whole(duration: float) -> int:
+    """A duration in whole blocks (s)."""
+    return int(duration) // BLOCK * BLOCK
+
+
+def middle(duration: float) -> tuple[int, int]:
+    """Beginning and length (s) of what larger batches simulate: a tenth, when roads are full."""
+    return whole(min(1200, duration / 3)), whole(max(duration / 10, 60))
 
 
 def measure(options: Options, env: Any, name: str, batch: int) -> dict[str, Any]:
@@ -102,10 +116,7 @@ def measure(options: Options, env: Any, name: str, batch: int) -> dict[str, Any]
     from jaxlab.envs.traffic.rollout import for_controller
     from jaxlab.envs.traffic.signals import plan_phases
 
-    seconds = int(options.duration if batch == 1 else max(options.duration // 10, 60))
-    seconds -= seconds % BLOCK
-    # Larger batches start from traffic of mid-hour, so that every batch does typical work.
-    warm = 0 if batch == 1 else int(min(1200, options.duration / 3)) // BLOCK * BLOCK
+    warm, seconds = (0, whole(options.duration)) if batch == 1 else middle(options.duration)
     simulator, params = env.simulator, env.nominal_params()
     plan = jnp.asarray(plan_phases(env.net, warm + seconds, simulator.dt))
     controller = make_controller("max_pressure", simulator.network)
@@ -148,7 +159,7 @@ def measure(options: Options, env: Any, name: str, batch: int) -> dict[str, Any]
     began = time.perf_counter()
     program = run.lower(states).compile()
     compile_seconds = time.perf_counter() - began
-    jax.block_until_ready(program(states))
+    travel_time = jax.block_until_ready(program(states))
     rates = []
     for _ in range(options.repeats):
         began = time.process_time()
@@ -156,28 +167,79 @@ def measure(options: Options, env: Any, name: str, batch: int) -> dict[str, Any]
         rates.append(seconds * batch / (time.process_time() - began))
     memory = program.memory_analysis()
     used = memory.temp_size_in_bytes + memory.argument_size_in_bytes + memory.output_size_in_bytes
-    return {
-        "best": max(rates),
-        "median": sorted(rates)[len(rates) // 2],
+    return _rates(rates) | {
         "compile_s": compile_seconds,
         "memory_mib": used / 2**20,
+        # Of the whole hour, to see that the engines simulate the same scene.
+        "travel_time_s": float(travel_time.mean()) if batch == 1 else None,
     }
+
+
+def max_pressure_phases(env: Any, seconds: int) -> list[list[tuple[str, int]]]:
+    """Phases that max pressure changes to, by junction and second, for an engine that replays them."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from jaxlab.envs.traffic.controllers import make_controller
+    from jaxlab.envs.traffic.rollout import for_controller
+
+    controller = make_controller("max_pressure", env.simulator.network)
+    fitted, params = for_controller(env, controller), env.nominal_params()
+    interval = int(controller.interval)
+
+    def decide(state, n):
+        _, phase = controller.act(jax.random.key(0), (), fitted.detectors(state))
+        shown = fitted.phase_shown(state, phase, params)
+        return fitted.advance(jax.random.key(0), state, phase, params)[0], (shown, phase)
+
+    first, _ = fitted.reset(jax.random.key(0), params)
+    _, (shown, phase) = jax.jit(
+        lambda first: jax.lax.scan(decide, first, jnp.arange(seconds // interval))
+    )(first)
+    by_second = np.repeat(np.asarray(phase), interval, 0)
+    clearance = np.arange(len(by_second)) % interval < controller.clearance
+    by_second[clearance] = np.repeat(np.asarray(shown), interval, 0)[clearance]
+    changed = np.diff(by_second, axis=0, prepend=-1) != 0
+    names = env.net.junction_ids
+    return [
+        [(names[j], int(now[j])) for j in np.flatnonzero(change)]
+        for now, change in zip(by_second, changed, strict=True)
+    ]
 
 
 _PEER = """
 import json, os, sys, time
 import cityflow
 engine, steps = cityflow.Engine(sys.argv[1], thread_num=1), int(sys.argv[2])
-began = time.process_time()
-for _ in range(steps):
+phases = json.load(open(sys.argv[3]))
+first, count = int(sys.argv[4]), int(sys.argv[5])
+clock = [time.process_time()]
+for n in range(steps):
+    if n in (first, first + count):
+        clock.append(time.process_time())
+    for junction, phase in phases[n] if n < len(phases) else ():
+        engine.set_tl_phase(junction, phase)
     engine.next_step()
-print(json.dumps([time.process_time() - began, engine.get_average_travel_time()]), flush=True)
+clock.append(time.process_time())
+spent = [clock[-1] - clock[0], clock[2] - clock[1]]
+print(json.dumps([*spent, engine.get_average_travel_time()]), flush=True)
 os._exit(0)  # the engine's destructor can hang
 """
 
 
-def cityflow(network: Any, flow: Any, steps: int, repeats: int = 3) -> dict[str, Any] | None:
-    """The same hour under the plan by CityFlow, in processes of its own; None without it."""
+def cityflow(
+    network: Any,
+    flow: Any,
+    steps: int,
+    phases: list[list[tuple[str, int]]] | None,
+    repeats: int = 5,
+) -> dict[str, dict[str, Any]] | None:
+    """The same hour by CityFlow, and its middle, in processes of its own; None without it.
+
+    Under the plan of the file, or with `phases` that it only replays: what a controller
+    would cost there is left out.
+    """
     try:
         import importlib.util
 
@@ -197,22 +259,31 @@ def cityflow(network: Any, flow: Any, steps: int, repeats: int = 3) -> dict[str,
             "dir": folder + os.sep,
             "roadnetFile": files[0],
             "flowFile": files[1],
-            "rlTrafficLight": False,
+            "rlTrafficLight": phases is not None,
             "laneChange": False,
             "saveReplay": False,
         }
         path = Path(folder) / "config.json"
         path.write_text(json.dumps(config))
-        rates = []
+        changes = Path(folder) / "phases.json"
+        changes.write_text(json.dumps(phases or []))
+        warm, seconds = middle(steps)
+        arguments = [str(path), str(steps), str(changes), str(warm), str(seconds)]
+        hours, middles = [], []
         for _ in range(repeats):
             done = subprocess.run(
-                [sys.executable, "-c", _PEER, str(path), str(steps)],
+                [sys.executable, "-c", _PEER, *arguments],
                 capture_output=True,
                 text=True,
                 check=True,
             )
-            spent, _ = json.loads(done.stdout.strip().splitlines()[-1])
-            rates.append(steps / spent)
+            hour, part, travel_time = json.loads(done.stdout.strip().splitlines()[-1])
+            hours.append(steps / hour)
+            middles.append(seconds / part)
+    return {"hour": _rates(hours) | {"travel_time_s": travel_time}, "middle": _rates(middles)}
+
+
+def _rates(rates: list[float]) -> dict[str, Any]:
     return {"best": max(rates), "median": sorted(rates)[len(rates) // 2]}
 
 

@@ -189,6 +189,10 @@ class Awkward(Env[AwkwardState, probes.NoParams]):
         return Tree({"lever": lever, "force": Box(-1, 1, (self.agents,))})
 
 
+# A leaf whose dtype was left to JAX shows itself in 64 bit; a check compiles some ninety programs.
+@pytest.mark.parametrize(
+    "precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "env",
     [
@@ -199,8 +203,8 @@ class Awkward(Env[AwkwardState, probes.NoParams]):
     ],
     ids=["one agent", "three agents", "pool", "flat"],
 )
-def test_awkward_but_legal_environments_conform(env):
-    report = check_env(env, steps=14, batch=1, batch_steps=4)
+def test_awkward_but_legal_environments_conform(env, precision):
+    report = check_env(env, steps=14, batch=1, batch_steps=4, precisions=(precision,))
     assert all(count > 0 for count in report.episodes.values())
 
 
