@@ -93,7 +93,7 @@ def game(shared, actor_gradient):
     ("shared", "actor_gradient"),
     [
         (True, "straight_through"),
-        (False, "expected"),
+        pytest.param(False, "expected", marks=pytest.mark.slow),
         pytest.param(True, "expected", marks=pytest.mark.slow),
         pytest.param(False, "straight_through", marks=pytest.mark.slow),
     ],

@@ -190,9 +190,7 @@ class Awkward(Env[AwkwardState, probes.NoParams]):
 
 
 # A leaf whose dtype was left to JAX shows itself in 64 bit; a check compiles some ninety programs.
-@pytest.mark.parametrize(
-    "precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("precision", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "env",
     [

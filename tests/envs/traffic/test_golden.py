@@ -142,7 +142,9 @@ def test_cities_of_the_shared_data_are_reproduced_exactly(city, shared_data):
             check_vehicles(ours["vehicles"], vehicles)
 
 
-@pytest.mark.parametrize("size", ["1x1", "2x2", "4x4"])
+@pytest.mark.parametrize(
+    "size", [*(pytest.param(size, marks=pytest.mark.slow) for size in ("1x1", "2x2")), "4x4"]
+)
 def test_grids_of_the_shared_data_are_reproduced_exactly(size, shared_data):
     files = [shared_data(f"traffic/generated/{part}_{size}.json") for part in ("roadnet", "flow")]
     recorded = np.load(shared_data(f"traffic/reference/grid{size}_plan.npz"))
