@@ -1,0 +1,272 @@
+"""Arcs of the three-body problem, ballistic or under low thrust, alone or with their derivatives.
+
+One function each, with any leading batch axes and under `vmap`: the whole batch goes to
+the engine at once. An arc is differentiable in state, time and mass parameter: its
+state transition matrix is integrated beside it and is the derivative, forward and
+backward. Two engines: `batch` (`jaxlab.envs.cr3bp.dop853`) and `diffrax`, for any solver and adjoint.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Float, Int
+
+from jaxlab.core.errors import ConfigError
+from jaxlab.envs.cr3bp import dop853, dynamics, low_thrust
+from jaxlab.envs.cr3bp.dop853 import Method, require_x64
+from jaxlab.envs.cr3bp.low_thrust import Thruster
+from jaxlab.envs.cr3bp.systems import require_mass_parameter
+
+#: Below this relative tolerance 64-bit rounding decides, not the method.
+FINEST = 1e-15
+
+
+class Arc(NamedTuple):
+    """Where arcs end.
+
+    Attributes:
+      state: `[..., 6]`, or `[..., 14]` under low thrust.
+      stm: Derivative of the end by the start, `[..., 6, 6]` (or 14), where asked for.
+      steps: Steps tried.
+      status: A `dop853.Status`: an arc that collides ends there, alone.
+      time: Time reached.
+    """
+
+    state: Float[Array, "*batch components"]
+    stm: Float[Array, "*batch components components"] | None
+    steps: Int[Array, "*batch"]
+    status: Int[Array, "*batch"]
+    time: Float[Array, "*batch"]
+
+
+class Accuracy(NamedTuple):
+    """How an arc is integrated; static.
+
+    Attributes:
+      tolerance: Relative and absolute tolerance of each component, a step.
+      control: `state`: the step size follows the state alone and the tangents are the exact
+        derivative of the discrete map, three times faster; `all`: tangents count too.
+      collision_radius: Distances from the larger and the smaller primary at which an arc
+        ends; by default where the equations lose all their digits.
+      method: Lanes and limits of the engine.
+    """
+
+    tolerance: float = 1e-12
+    control: str = "state"
+    collision_radius: tuple[float, float] = (1e-7, 1e-7)
+    method: Method = Method()
+
+    def check(self) -> None:
+        """Refuse what no integration can keep.
+
+        Raises:
+          ConfigError: The tolerance is below rounding, or the control unknown.
+        """
+        if not self.tolerance >= FINEST:
+            raise ConfigError(
+                f"a tolerance of {self.tolerance:g} is below what 64-bit floats can hold: "
+                f"use at least {FINEST:g}"
+            )
+        if self.control not in ("state", "all"):
+            raise ConfigError(f"control '{self.control}' is unknown: state, all")
+        if not all(radius >= 0 for radius in self.collision_radius):
+            raise ConfigError("a collision radius must not be negative")
+
+
+#: What arcs are integrated with unless told otherwise.
+DEFAULT = Accuracy()
+
+
+def _guard(radii: tuple[float, float]) -> Any:
+    """Whether a position is inside a primary; for `dop853.integrate`."""
+
+    def inside(y: Any, args: Any) -> jax.Array:
+        bodies = dynamics.primaries(list(y[:3]), args[0])
+        hits = [
+            body.inverse_square * radius**2 >= 1 for body, radius in zip(bodies, radii, strict=True)
+        ]
+        return hits[0] | hits[1]
+
+    return inside
+
+
+def _rates(size: int, tangents: bool) -> Any:
+    """Right-hand side of `size` components with arguments (mu,) or (mu, a, c, rho)."""
+    if size == 6:
+        if tangents:
+            return lambda y, args: dynamics.ballistic_with_tangents(y, args[0], size)
+        return lambda y, args: jnp.stack(dynamics.ballistic(list(y), args[0]))
+    if tangents:
+        return lambda y, args: low_thrust.flow_with_tangents(y, args[0], Thruster(*args[1:]), size)
+    return lambda y, args: jnp.stack(low_thrust.flow(list(y), args[0], Thruster(*args[1:])))
+
+
+@functools.cache
+def _engine(accuracy: Accuracy, tangents: bool) -> Any:
+    """From states `[count, size]`, times `[count]` and arguments to an `Arc`.
+
+    Under `vmap` the axes are merged, so that the engine always sees one flat batch.
+    """
+
+    # Compiled also where the caller is not, once for each accuracy.
+    @custom_vmap
+    @jax.jit
+    def many(state: jax.Array, time: jax.Array, args: tuple[jax.Array, ...]) -> Arc:
+        count, size = state.shape
+        y = state
+        if tangents:
+            eye = jnp.broadcast_to(jnp.eye(size, dtype=state.dtype).ravel(), (count, size * size))
+            y = jnp.concatenate([state, eye], 1)
+        method = accuracy.method
+        if accuracy.control == "state":
+            method = method._replace(controlled=size)
+        solution = dop853.integrate(
+            _rates(size, tangents),
+            y,
+            time,
+            args,
+            tolerance=(accuracy.tolerance, accuracy.tolerance),
+            guard=_guard(accuracy.collision_radius),
+            method=method,
+        )
+        stm = solution.y[:, size:].reshape(count, size, size) if tangents else None
+        return Arc(solution.y[:, :size], stm, solution.steps, solution.status, solution.time)
+
+    @many.def_vmap
+    def _(copies: int, batched: Any, state: Any, time: Any, args: Any) -> Any:
+        count = state.shape[-2]
+
+        def merged(leaf: jax.Array, is_batched: bool, rank: int) -> jax.Array:
+            if not is_batched:
+                if leaf.ndim < rank:
+                    return leaf  # one for all
+                leaf = jnp.broadcast_to(leaf, (copies, *leaf.shape))
+            elif leaf.ndim == rank:  # one for each copy
+                leaf = jnp.repeat(leaf[:, None], count, 1)
+            return leaf.reshape(copies * count, *leaf.shape[2:])
+
+        arguments = tuple(merged(a, b, 1) for a, b in zip(args, batched[2], strict=True))
+        arc = many(merged(state, batched[0], 2), merged(time, batched[1], 1), arguments)
+        arc = jax.tree.map(lambda leaf: leaf.reshape(copies, count, *leaf.shape[1:]), arc)
+        return arc, jax.tree.map(lambda _: True, arc)
+
+    return many
+
+
+@functools.cache
+def _differentiable(accuracy: Accuracy) -> Any:
+    """`_engine` without tangents, whose derivative is by the variational equations."""
+
+    @functools.partial(jax.custom_jvp)
+    def arc(state: jax.Array, time: jax.Array, args: tuple[jax.Array, ...]) -> Arc:
+        return _engine(accuracy, False)(state, time, args)
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        state, time, args = primals
+        d_state, d_time, d_args = tangents
+        if not all(isinstance(d, SymbolicZero) for d in d_args):
+            raise ConfigError(
+                "the batch engine has no derivative by the mass parameter or the thruster: "
+                "use engine='diffrax' for it"
+            )
+        full = _engine(accuracy, True)(state, time, args)
+        change = jnp.zeros_like(state)
+        if not isinstance(d_state, SymbolicZero):
+            change += jnp.einsum("nij,nj->ni", full.stm, d_state)
+        if not isinstance(d_time, SymbolicZero):
+            rates = _rates(state.shape[1], False)(full.state.T, args)
+            change += rates.T * d_time[:, None]
+        none = jax.tree.map(_no_tangent, full._replace(stm=None))
+        return full._replace(stm=None), none._replace(state=change)
+
+    arc.defjvp(rule, symbolic_zeros=True)
+    return arc
+
+
+def _no_tangent(leaf: jax.Array) -> Any:
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+        return jnp.zeros_like(leaf)
+    return np.zeros(leaf.shape, jax.dtypes.float0)
+
+
+def propagate(
+    state: Any,
+    time: Any,
+    mu: Any,
+    *,
+    stm: bool = False,
+    accuracy: Accuracy = DEFAULT,
+) -> Arc:
+    """Ballistic arcs.
+
+    Args:
+      state: Positions and velocities in units of the system, float64 `[..., 6]`.
+      time: Spans of either sign, one for all or `[...]`.
+      mu: Mass parameter, one for all or `[...]`.
+      stm: Also the state transition matrix.
+      accuracy: Tolerance and control.
+
+    Raises:
+      PrecisionError: JAX computes in 32 bits.
+      ConfigError: Shapes, mass parameter or tolerance are wrong.
+    """
+    return _propagate("propagate", state, time, (mu,), 6, stm, accuracy)
+
+
+def propagate_low_thrust(
+    state: Any,
+    time: Any,
+    mu: Any,
+    thruster: Thruster,
+    *,
+    stm: bool = False,
+    accuracy: Accuracy = DEFAULT,
+) -> Arc:
+    """Arcs of states (position, velocity, mass) and their costates under smoothed optimal thrust.
+
+    `state` is float64 `[..., 14]`; with a primer vector of zero its direction is undefined. Args and errors as `propagate`, with the numbers of the thruster one for all or `[...]`.
+    """
+    return _propagate("propagate_low_thrust", state, time, (mu, *thruster), 14, stm, accuracy)
+
+
+def _propagate(
+    what: str, state: Any, time: Any, args: Any, size: int, stm: bool, accuracy: Accuracy
+) -> Arc:
+    require_x64(what)
+    accuracy.check()
+    state = jnp.asarray(state)
+    if state.ndim < 1 or state.shape[-1] != size or state.dtype != jnp.float64:
+        raise ConfigError(
+            f"{what}: states are float64 [..., {size}], got {state.dtype}{list(state.shape)}"
+        )
+    if not isinstance(args[0], jax.core.Tracer):
+        require_mass_parameter(args[0])
+    batch = state.shape[:-1]
+    count = math.prod(batch)
+
+    def flat(name: str, value: Any) -> jax.Array:
+        value = jnp.asarray(value, jnp.float64)
+        try:
+            return jnp.broadcast_to(value, batch).reshape(count)
+        except ValueError:
+            raise ConfigError(
+                f"{what}: {name} is {list(value.shape)}, expected one or {list(batch)}"
+            ) from None
+
+    names = ("mu", "acceleration", "exhaust_speed", "smoothing")
+    # What is one for all stays one number, which is less to load.
+    flat_args = tuple(
+        jnp.asarray(a, jnp.float64) if jnp.ndim(a) == 0 else flat(n, a)
+        for n, a in zip(names, args, strict=False)
+    )
+    engine = _engine(accuracy, True) if stm else _differentiable(accuracy)
+    arc = engine(state.reshape(count, size), flat("time", time), flat_args)
+    return jax.tree.map(lambda leaf: leaf.reshape(*batch, *leaf.shape[1:]), arc)
