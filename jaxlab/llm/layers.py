@@ -98,19 +98,30 @@ def attend(
     A query that sees no slot (padding) gets some finite average, which nobody reads.
     """
     batch, time, heads, dim = queries.shape
-    grouped = queries.reshape(batch, time, keys.shape[1], heads // keys.shape[1], dim)
+    groups = keys.shape[1]
+    # The heads of a group ask side by side, each at all times: scores then come out of the
+    # product in the order in which the next one takes them, and nothing large is transposed.
+    asked = queries.reshape(batch, time, groups, heads // groups, dim)
+    asked = asked.transpose(0, 2, 3, 1, 4).reshape(batch, groups, -1, dim)
     precision = jax.lax.Precision.HIGHEST if queries.dtype == jnp.float32 else None
-    scores = jnp.einsum(
-        "btkgd,bksd->bkgts",
-        grouped,
+    both = ((0, 1), (0, 1))
+    scores = jax.lax.dot_general(
+        asked,
         keys,
+        (((3,), (3,)), both),
         precision=precision,
         preferred_element_type=jnp.float32,
     )
-    lowest = jnp.finfo(jnp.float32).min
-    scores = jnp.where(mask[:, None, None], scores * jnp.float32(dim**-0.5), lowest)
+    scores = scores.reshape(batch, groups, -1, time, keys.shape[2]) * jnp.float32(dim**-0.5)
+    scores = jnp.where(mask[:, None, None], scores, jnp.finfo(jnp.float32).min)
     shares = jax.nn.softmax(scores, axis=-1).astype(queries.dtype)
-    mixed = jnp.einsum("bkgts,bksd->btkgd", shares, values, precision=precision)
+    mixed = jax.lax.dot_general(
+        shares.reshape(batch, groups, -1, keys.shape[2]),
+        values,
+        (((3,), (2,)), both),
+        precision=precision,
+    )
+    mixed = mixed.reshape(batch, groups, -1, time, dim).transpose(0, 3, 1, 2, 4)
     return mixed.reshape(batch, time, heads, dim)
 
 

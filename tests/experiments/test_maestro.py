@@ -198,6 +198,23 @@ def test_a_run_that_dies_goes_on_to_the_same_bits(finished, files, tmp_path, mon
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
+def test_a_recorded_run_is_repeated_to_the_same_bits(finished, files, tmp_path):
+    first, whole = finished
+    log = first.run_dir / ARCHITECT_LOG
+    options = small(files, tmp_path / "again", architect="recorded", architect_log=log)
+    again = training.train(options)
+    expected = jax.tree.leaves(jax.tree.map(_plain, whole.state))
+    for a, b in zip(jax.tree.leaves(jax.tree.map(_plain, again.state)), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    summaries = [
+        json.loads((folder / runfolder.SUMMARY).read_text())
+        for folder in (first.run_dir, options.run_dir)
+    ]
+    assert summaries[0]["policies"] == summaries[1]["policies"]
+    assert summaries[1]["architect"]["name"] == "recorded"
+
+
 def _plain(leaf):
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(leaf))
