@@ -50,9 +50,9 @@ class Options(RunOptions):
     curriculum: Literal["none", "static", "domain_randomisation", "rules"] | None = None
     """A curriculum without an architect, instead of a variant: the untouched demand only; a fixed
     ladder from easy to hard; drawn at random; difficulty moved by a success band."""
-    architect: ArchitectName = "rules"
-    """Who designs: rules and random (need nothing), smollm2 (embedded language model, downloaded
-    once), model (any checkpoint, see --architect-model), openai (any compatible endpoint),
+    architect: ArchitectName = "smollm2"
+    """Who designs: smollm2 (embedded language model, downloaded once: 93 MB), rules and random
+    (need nothing), model (any checkpoint, see --architect-model), openai (any compatible endpoint),
     recorded (repeats --architect-log)."""
     architect_model: str | None = None
     """Of model: folder or GGUF file of a checkpoint. Of openai: name of the model
@@ -173,6 +173,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         ),
         "animation_seconds": 20.0,
         "variant": "curriculum_only",
+        "architect": "rules",  # a language model alone takes longer than all of this
         "canary_steps": 2,
         "stage_episodes": 1,
     },
