@@ -46,9 +46,10 @@ hypothesis.settings.load_profile("jaxlab")
 BUDGETS = {
     "core": 900,
     "core/adapters": 200,
-    "agents": 400,
+    "agents": 500,
     "envs": 60,
     "envs/traffic": 700,
+    "envs/cr3bp": 300,
     "experiments": 450,
     "llm": 350,
     "shaping": 120,

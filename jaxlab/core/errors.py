@@ -51,6 +51,10 @@ class EndpointError(JaxlabError):
     """A language model's endpoint cannot be reached, refuses, or does not answer as it should."""
 
 
+class ConvergenceError(JaxlabError):
+    """An iteration ended before it reached its tolerance."""
+
+
 class PrecisionError(JaxlabError):
     """A function cannot meet its tolerance in the active floating-point precision."""
 

@@ -68,9 +68,8 @@ def summary(times):
 
 
 def test_arms_that_are_done_are_not_run_again(tmp_path, monkeypatch, capsys):
-    options = Options(
-        study=True, seeds=2, arms=("no_curriculum", "template", "full:random"), run_dir=tmp_path
-    )
+    arms = ("no_curriculum", "template", "full:random")
+    options = Options(study=True, architect="rules", seeds=2, arms=arms, run_dir=tmp_path)
     ran = []
 
     def train(arm):

@@ -85,7 +85,7 @@ class Accuracy(NamedTuple):
 DEFAULT = Accuracy()
 
 
-def _guard(radii: tuple[float, float]) -> Any:
+def guard(radii: tuple[float, float]) -> Any:
     """Whether a position is inside a primary; for `dop853.integrate`."""
 
     def inside(y: Any, args: Any) -> jax.Array:
@@ -134,7 +134,7 @@ def _engine(accuracy: Accuracy, tangents: bool) -> Any:
             time,
             args,
             tolerance=(accuracy.tolerance, accuracy.tolerance),
-            guard=_guard(accuracy.collision_radius),
+            guard=guard(accuracy.collision_radius),
             method=method,
         )
         stm = solution.y[:, size:].reshape(count, size, size) if tangents else None

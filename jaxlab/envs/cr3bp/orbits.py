@@ -1,0 +1,267 @@
+"""Periodic orbits that cross the xz plane at right angles: correction, families, stability.
+
+Half a period after a perpendicular crossing such an orbit crosses the plane
+perpendicularly again, by the problem's mirror symmetry (y, t) -> (-y, -t). So an orbit is
+four numbers, (x, z, vy) and its half period, under three conditions, y = vx = vz = 0:
+a curve of orbits, a family. Newton's method on the state transition matrix finds its
+points (Howell 1984); the curve is followed by what is fixed, or along itself
+(pseudo-arclength: Keller 1977), which also goes round folds. Halo, Lyapunov, butterfly and
+distant retrograde orbits are of this kind.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from jaxlab.core.errors import ConfigError, ConvergenceError
+from jaxlab.envs.cr3bp import dynamics
+from jaxlab.envs.cr3bp.dop853 import Status, require_x64
+from jaxlab.envs.cr3bp.propagation import Accuracy, propagate
+
+#: What a correction may hold fixed, by its place among (x, z, vy, half period).
+FIXED = {"x": 0, "z": 1, "vy": 2, "period": 3}
+#: Where (x, z, vy) stand in a state, and where its conditions do.
+FREE, CONDITIONS = np.array([0, 2, 4]), np.array([1, 3, 5])
+#: Orbits are integrated to rounding, half a period at a time.
+FINE = Accuracy(tolerance=1e-14)
+
+
+class PeriodicOrbit(NamedTuple):
+    """An orbit, or a stack of them.
+
+    Attributes:
+      state: Where it crosses the xz plane at right angles, `[..., 6]`.
+      period: `[...]`.
+      residual: Largest of |y|, |vx|, |vz| half a period later, `[...]`.
+      mu: Mass parameter, `[...]` or one for all.
+    """
+
+    state: Float[Array, "*batch 6"]
+    period: Float[Array, "*batch"]
+    residual: Float[Array, "*batch"]
+    mu: Any
+
+    @property
+    def jacobi(self) -> jax.Array:
+        """The Jacobi constant, `[...]`."""
+        return dynamics.jacobi_constant(self.state, self.mu)
+
+
+def _state_of(u: jax.Array) -> jax.Array:
+    return jnp.zeros((*u.shape[:-1], 6), u.dtype).at[..., FREE].set(u[..., :3])
+
+
+def _conditions(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
+    """y, vx and vz half a period later, `[..., 3]`, and their derivative, `[..., 3, 4]`."""
+    arc = propagate(_state_of(u), u[..., 3], mu, stm=True, accuracy=FINE)
+    rates = jnp.stack(dynamics.ballistic(list(jnp.moveaxis(arc.state, -1, 0)), mu), -1)
+    by_start = arc.stm[..., CONDITIONS, :][..., FREE]
+    derivative = jnp.concatenate([by_start, rates[..., CONDITIONS, None]], -1)
+    failed = (arc.status != Status.DONE)[..., None]
+    return jnp.where(failed, jnp.nan, arc.state[..., CONDITIONS]), derivative
+
+
+def _solve(matrix: jax.Array, right: jax.Array) -> jax.Array:
+    """Shortest least-squares solution; where a family branches, matrices lose rank."""
+    u, s, vt = jnp.linalg.svd(matrix, full_matrices=False)
+    kept = s > 1e-12 * s[..., :1]
+    inverse = jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
+    projected = jnp.einsum("...ij,...i->...j", u, right) * inverse
+    return jnp.einsum("...ji,...j->...i", vt, projected)
+
+
+@functools.partial(jax.jit, static_argnames=("iterations",))
+def _newton(
+    u: jax.Array, mu: Any, row: jax.Array, aim: jax.Array, tolerance: Any, *, iterations: int
+) -> tuple[jax.Array, jax.Array]:
+    """Newton on the three conditions and `row . u = aim`; the unknowns and their residual."""
+
+    def residual(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, derivative = _conditions(u, mu)
+        values = jnp.concatenate([values, ((row * u).sum(-1) - aim)[..., None]], -1)
+        return values, jnp.concatenate([derivative, row[..., None, :]], -2)
+
+    def size(values: jax.Array) -> jax.Array:
+        return jnp.abs(values).max(-1)
+
+    def goes_on(carry: Any) -> jax.Array:
+        _, values, _, n = carry
+        return (n < iterations) & (size(values) > tolerance).any()
+
+    def step(carry: Any) -> Any:
+        u, values, derivative, n = carry
+        change = -_solve(derivative, values)
+        # Far from the orbit a full step may leave the problem: at most a tenth of the unknowns.
+        longest = 0.1 * jnp.maximum(jnp.linalg.norm(u, axis=-1), 1e-3)
+        length = jnp.linalg.norm(change, axis=-1)
+        change = change * jnp.minimum(1, longest / jnp.maximum(length, 1e-300))[..., None]
+        new = u + change
+        new_values, new_derivative = residual(new)
+        # One that is there stays: rounding would move it about.
+        there = (size(values) <= tolerance)[..., None]
+        return (
+            jnp.where(there, u, new),
+            jnp.where(there, values, new_values),
+            jnp.where(there[..., None], derivative, new_derivative),
+            n + 1,
+        )
+
+    values, derivative = residual(u)
+    u, values, _, _ = lax.while_loop(goes_on, step, (u, values, derivative, jnp.int32(0)))
+    return u, jnp.where(jnp.isfinite(size(values)), size(values), jnp.inf)
+
+
+def _unknowns(state: Any, period: Any) -> jax.Array:
+    state = jnp.asarray(state)
+    if state.dtype != jnp.float64 or state.shape[-1:] != (6,):
+        raise ConfigError(f"states are float64 [..., 6], got {state.dtype}{list(state.shape)}")
+    half = jnp.broadcast_to(jnp.asarray(period, jnp.float64) / 2, state.shape[:-1])
+    return jnp.concatenate([state[..., FREE], half[..., None]], -1)
+
+
+def _orbit(u: jax.Array, residual: jax.Array, mu: Any) -> PeriodicOrbit:
+    return PeriodicOrbit(_state_of(u), 2 * u[..., 3], residual, mu)
+
+
+def correct(
+    state: Any,
+    period: Any,
+    mu: Any,
+    *,
+    fixed: str = "x",
+    tolerance: float = 1e-12,
+    iterations: int = 30,
+) -> PeriodicOrbit:
+    """The periodic orbit near a guess, or one near each of a stack of guesses.
+
+    Args:
+      state: Guesses `[..., 6]`; y, vx and vz are set to zero.
+      period: Guesses of the period, `[...]` or one for all.
+      mu: Mass parameter, one for all or `[...]`.
+      fixed: What stays as it is: `x`, `z`, `vy` or `period`.
+      tolerance: Of y, vx and vz half a period later.
+      iterations: Steps of Newton's method at most.
+
+    Raises:
+      ConvergenceError: Some orbit does not close to the tolerance; the message says which.
+      ConfigError: The guess has a wrong shape, or `fixed` is unknown.
+      PrecisionError: JAX computes in 32 bits.
+    """
+    require_x64("correct")
+    if fixed not in FIXED:
+        raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}")
+    u = _unknowns(state, period)
+    row = jnp.broadcast_to(jnp.eye(4)[FIXED[fixed]], u.shape)
+    u, residual = _newton(u, mu, row, (row * u).sum(-1), tolerance, iterations=iterations)
+    _require_closed(residual, tolerance, "correct")
+    return _orbit(u, residual, mu)
+
+
+def _require_closed(residual: jax.Array, tolerance: float, what: str) -> None:
+    worst = np.atleast_1d(np.asarray(residual))
+    open_ones = np.flatnonzero(worst.ravel() > tolerance)
+    if open_ones.size:
+        n = open_ones[0]
+        raise ConvergenceError(
+            f"{what}: orbit {n} of {worst.size} misses the xz plane's perpendicular by "
+            f"{worst.ravel()[n]:.2e} after half a period, more than {tolerance:g}: give a closer "
+            "guess, or fix another of x, z, vy and period"
+        )
+
+
+def continue_family(
+    orbit: PeriodicOrbit,
+    steps: int,
+    step_size: float,
+    *,
+    fixed: str | None = None,
+    tolerance: float = 1e-11,
+    iterations: int = 12,
+) -> PeriodicOrbit:
+    """Follow the family of one orbit.
+
+    Args:
+      orbit: Where to begin; a single one.
+      steps: How many more orbits.
+      step_size: Between two of them: along the curve of (x, z, vy, half period) with
+        pseudo-arclength, first the way on which x grows for a positive one; with `fixed`,
+        the change of that quantity (natural continuation).
+      fixed: None for pseudo-arclength, or `x`, `z`, `vy`, `period`.
+      tolerance, iterations: As in `correct`.
+
+    Returns:
+      A stack `[steps + 1]`, the first being the one given.
+
+    Raises:
+      ConvergenceError: The family could not be followed so far; the message says to where.
+    """
+    require_x64("continue_family")
+    if fixed is not None and fixed not in FIXED:
+        raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}, or None")
+    if orbit.state.ndim != 1:
+        raise ConfigError("continue_family begins with one orbit, not with a stack")
+    u = _unknowns(orbit.state, orbit.period)
+    natural = None if fixed is None else jnp.eye(4)[FIXED[fixed]]
+    # x grows first; along a family of constant x the half period does.
+    tangent = jnp.array([1.0, 0, 0, 1e-3]) if natural is None else natural
+    found, residuals = [u], [orbit.residual]
+    for n in range(steps):
+        row = _tangent(u, orbit.mu, tangent) if natural is None else natural
+        guess = u + step_size * row
+        if natural is not None and n:
+            guess = u + (u - found[-2])  # the same change as before
+        aim = (row * u).sum() + step_size
+        new, residual = _newton(guess, orbit.mu, row, aim, tolerance, iterations=iterations)
+        if not residual <= tolerance:
+            raise ConvergenceError(
+                f"continue_family: after {n} of {steps} orbits the next does not close "
+                f"({float(residual):.2e}): take smaller steps than {step_size:g}"
+            )
+        tangent = new - u if natural is None else tangent
+        u = new
+        found.append(u)
+        residuals.append(residual)
+    return _orbit(jnp.stack(found), jnp.stack(residuals), orbit.mu)
+
+
+@jax.jit
+def _tangent(u: jax.Array, mu: Any, ahead: jax.Array) -> jax.Array:
+    """Unit vector along the family, on the side of `ahead`."""
+    _, derivative = _conditions(u, mu)
+    _, _, vt = jnp.linalg.svd(derivative, full_matrices=True)
+    along = vt[-1]
+    return along * jnp.where((along * ahead).sum() < 0, -1, 1)
+
+
+def monodromy(orbit: PeriodicOrbit) -> Float[Array, "*batch 6 6"]:
+    """The state transition matrix of a whole period.
+
+    Made of the half arcs: the second is the mirror image of the first run backwards, so
+    that rounding is that of half a period.
+    """
+    half = propagate(orbit.state, orbit.period / 2, orbit.mu, stm=True, accuracy=FINE).stm
+    mirror = jnp.diag(jnp.array([1.0, -1, 1, -1, 1, -1]))
+    return mirror @ jnp.linalg.solve(half, mirror @ half)
+
+
+def multipliers(matrix: Any) -> np.ndarray:
+    """Eigenvalues of a monodromy matrix, complex `[..., 6]`, the largest first.
+
+    The pair at 1 is defective: 64-bit numbers show it as 1 within 1e-4.
+    """
+    values = np.linalg.eigvals(np.asarray(matrix)).astype(complex)
+    order = np.argsort(-np.abs(values), axis=-1, kind="stable")
+    return np.take_along_axis(values, order, -1)
+
+
+def stability_index(matrix: Any) -> Any:
+    """(|lambda| + 1 / |lambda|) / 2 of the largest multiplier, `[...]`; 1 for a stable orbit."""
+    largest = np.abs(multipliers(matrix))[..., 0]
+    return (largest + 1 / largest) / 2
