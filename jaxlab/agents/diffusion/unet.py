@@ -11,7 +11,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.agents.diffusion.config import DiffusionConfig
-from jaxlab.agents.diffusion.networks import Embedding
+from jaxlab.agents.diffusion.embedding import Embedding
 
 
 class UNet(nnx.Module):
