@@ -231,10 +231,12 @@ def integrate(
         # A step without a number is a step too far.
         factor = jnp.where(error >= 0, jnp.clip(SAFETY / eighth_root, SHRINK, GROW), SHRINK)
         steps = work.steps + ~over
-        status = jnp.where(~good & (h < SMALLEST * jnp.maximum(work.time, 1)), 3, 0)
-        status = jnp.where((steps >= method.max_steps) & ~(good & last), 2, status)
+        status = jnp.where(
+            ~good & (h < SMALLEST * jnp.maximum(work.time, 1)), Status.STEP_TOO_SMALL, Status.DONE
+        )
+        status = jnp.where((steps >= method.max_steps) & ~(good & last), Status.STEP_LIMIT, status)
         if guard is not None:
-            status = jnp.where(good & guard(new, work.args), 1, status)
+            status = jnp.where(good & guard(new, work.args), Status.COLLISION, status)
         status = jnp.where(over, work.status, status).astype(jnp.int32)
         work = work._replace(
             y=jnp.where(good, new, work.y),
@@ -254,9 +256,7 @@ def integrate(
 
     def block(carry: Any) -> Any:
         work, following, results, out = carry
-        work, out = lax.fori_loop(
-            0, method.refill_every, lambda _, c: advance(*c), (work, out), unroll=1
-        )
+        work, out = lax.fori_loop(0, method.refill_every, lambda _, c: advance(*c), (work, out))
         done = finished(work) & (work.index < count)
 
         def refill(carry: Any) -> Any:

@@ -22,8 +22,8 @@ from jaxtyping import Array, Float
 
 from jaxlab.core.errors import ConfigError, ConvergenceError
 from jaxlab.envs.cr3bp import dynamics
-from jaxlab.envs.cr3bp.dop853 import Status, require_x64
-from jaxlab.envs.cr3bp.propagation import Accuracy, propagate
+from jaxlab.envs.cr3bp.dop853 import Status
+from jaxlab.envs.cr3bp.propagation import Accuracy, checked_states, one_each, propagate
 
 #: What a correction may hold fixed, by its place among (x, z, vy, half period).
 FIXED = {"x": 0, "z": 1, "vy": 2, "period": 3}
@@ -118,11 +118,10 @@ def _newton(
     return u, jnp.where(jnp.isfinite(size(values)), size(values), jnp.inf)
 
 
-def _unknowns(state: Any, period: Any) -> jax.Array:
-    state = jnp.asarray(state)
-    if state.dtype != jnp.float64 or state.shape[-1:] != (6,):
-        raise ConfigError(f"states are float64 [..., 6], got {state.dtype}{list(state.shape)}")
-    half = jnp.broadcast_to(jnp.asarray(period, jnp.float64) / 2, state.shape[:-1])
+def _unknowns(what: str, state: Any, period: Any, mu: Any) -> jax.Array:
+    state = checked_states(what, state, mu)
+    batch = state.shape[:-1]
+    half = one_each(what, "period", period, batch).reshape(batch) / 2
     return jnp.concatenate([state[..., FREE], half[..., None]], -1)
 
 
@@ -154,10 +153,9 @@ def correct(
       ConfigError: The guess has a wrong shape, or `fixed` is unknown.
       PrecisionError: JAX computes in 32 bits.
     """
-    require_x64("correct")
     if fixed not in FIXED:
         raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}")
-    u = _unknowns(state, period)
+    u = _unknowns("correct", state, period, mu)
     row = jnp.broadcast_to(jnp.eye(4)[FIXED[fixed]], u.shape)
     u, residual = _newton(u, mu, row, (row * u).sum(-1), tolerance, iterations=iterations)
     _require_closed(residual, tolerance, "correct")
@@ -202,12 +200,11 @@ def continue_family(
     Raises:
       ConvergenceError: The family could not be followed so far; the message says to where.
     """
-    require_x64("continue_family")
     if fixed is not None and fixed not in FIXED:
         raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}, or None")
     if orbit.state.ndim != 1:
         raise ConfigError("continue_family begins with one orbit, not with a stack")
-    u = _unknowns(orbit.state, orbit.period)
+    u = _unknowns("continue_family", orbit.state, orbit.period, orbit.mu)
     natural = None if fixed is None else jnp.eye(4)[FIXED[fixed]]
     # x grows first; along a family of constant x the half period does.
     tangent = jnp.array([1.0, 0, 0, 1e-3]) if natural is None else natural

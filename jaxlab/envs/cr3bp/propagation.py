@@ -1,9 +1,9 @@
 """Arcs of the three-body problem, ballistic or under low thrust, alone or with their derivatives.
 
 One function each, with any leading batch axes and under `vmap`: the whole batch goes to
-the engine at once. An arc is differentiable in state, time and mass parameter: its
-state transition matrix is integrated beside it and is the derivative, forward and
-backward. Two engines: `batch` (`jaxlab.envs.cr3bp.dop853`) and `diffrax`, for any solver and adjoint.
+the engine (`jaxlab.envs.cr3bp.dop853`) at once. An arc is differentiable in state and
+time: its state transition matrix is integrated beside it and is the derivative, forward
+and backward.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Accuracy(NamedTuple):
     Attributes:
       tolerance: Relative and absolute tolerance of each component, a step.
       control: `state`: the step size follows the state alone and the tangents are the exact
-        derivative of the discrete map, three times faster; `all`: tangents count too.
+        derivative of the discrete map, and faster; `all`: tangents count too.
       collision_radius: Distances from the larger and the smaller primary at which an arc
-        ends; by default where the equations lose all their digits.
+        ends; by default next to nothing.
       method: Lanes and limits of the engine.
     """
 
@@ -98,7 +98,7 @@ def guard(radii: tuple[float, float]) -> Any:
     return inside
 
 
-def _rates(size: int, tangents: bool) -> Any:
+def right_hand_side(size: int, tangents: bool) -> Any:
     """Right-hand side of `size` components with arguments (mu,) or (mu, a, c, rho)."""
     if size == 6:
         if tangents:
@@ -129,7 +129,7 @@ def _engine(accuracy: Accuracy, tangents: bool) -> Any:
         if accuracy.control == "state":
             method = method._replace(controlled=size)
         solution = dop853.integrate(
-            _rates(size, tangents),
+            right_hand_side(size, tangents),
             y,
             time,
             args,
@@ -165,7 +165,7 @@ def _engine(accuracy: Accuracy, tangents: bool) -> Any:
 def _differentiable(accuracy: Accuracy) -> Any:
     """`_engine` without tangents, whose derivative is by the variational equations."""
 
-    @functools.partial(jax.custom_jvp)
+    @jax.custom_jvp
     def arc(state: jax.Array, time: jax.Array, args: tuple[jax.Array, ...]) -> Arc:
         return _engine(accuracy, False)(state, time, args)
 
@@ -174,15 +174,15 @@ def _differentiable(accuracy: Accuracy) -> Any:
         d_state, d_time, d_args = tangents
         if not all(isinstance(d, SymbolicZero) for d in d_args):
             raise ConfigError(
-                "the batch engine has no derivative by the mass parameter or the thruster: "
-                "use engine='diffrax' for it"
+                "arcs have no derivative by the mass parameter or the thruster: stop the "
+                "gradient there, or integrate `dynamics` and `low_thrust` with diffrax"
             )
         full = _engine(accuracy, True)(state, time, args)
         change = jnp.zeros_like(state)
         if not isinstance(d_state, SymbolicZero):
             change += jnp.einsum("nij,nj->ni", full.stm, d_state)
         if not isinstance(d_time, SymbolicZero):
-            rates = _rates(state.shape[1], False)(full.state.T, args)
+            rates = right_hand_side(state.shape[1], False)(full.state.T, args)
             change += rates.T * d_time[:, None]
         none = jax.tree.map(_no_tangent, full._replace(stm=None))
         return full._replace(stm=None), none._replace(state=change)
@@ -232,41 +232,57 @@ def propagate_low_thrust(
 ) -> Arc:
     """Arcs of states (position, velocity, mass) and their costates under smoothed optimal thrust.
 
-    `state` is float64 `[..., 14]`; with a primer vector of zero its direction is undefined. Args and errors as `propagate`, with the numbers of the thruster one for all or `[...]`.
+    `state` is float64 `[..., 14]`; with a primer vector of zero its direction is undefined.
+    Args and errors as `propagate`, with the numbers of the thruster one for all or `[...]`.
     """
     return _propagate("propagate_low_thrust", state, time, (mu, *thruster), 14, stm, accuracy)
+
+
+def checked_states(what: str, state: Any, mu: Any, size: int = 6) -> jax.Array:
+    """States `[..., size]` of a problem as they must be.
+
+    Raises:
+      PrecisionError: JAX computes in 32 bits.
+      ConfigError: They are no float64 `[..., size]`, or the mass parameter is outside (0, 0.5].
+    """
+    require_x64(what)
+    state = jnp.asarray(state)
+    if state.shape[-1:] != (size,) or state.dtype != jnp.float64:
+        raise ConfigError(
+            f"{what}: states are float64 [..., {size}], got {state.dtype}{list(state.shape)}"
+        )
+    if not isinstance(mu, jax.core.Tracer):
+        require_mass_parameter(mu)
+    return state
+
+
+def one_each(what: str, name: str, value: Any, batch: tuple[int, ...]) -> jax.Array:
+    """A number for each state of a batch, flat; `value` is one for all or one each.
+
+    Raises:
+      ConfigError: It has another shape.
+    """
+    value = jnp.asarray(value, jnp.float64)
+    try:
+        return jnp.broadcast_to(value, batch).reshape(math.prod(batch))
+    except ValueError:
+        raise ConfigError(
+            f"{what}: {name} is {list(value.shape)}, expected one or {list(batch)}"
+        ) from None
 
 
 def _propagate(
     what: str, state: Any, time: Any, args: Any, size: int, stm: bool, accuracy: Accuracy
 ) -> Arc:
-    require_x64(what)
     accuracy.check()
-    state = jnp.asarray(state)
-    if state.ndim < 1 or state.shape[-1] != size or state.dtype != jnp.float64:
-        raise ConfigError(
-            f"{what}: states are float64 [..., {size}], got {state.dtype}{list(state.shape)}"
-        )
-    if not isinstance(args[0], jax.core.Tracer):
-        require_mass_parameter(args[0])
+    state = checked_states(what, state, args[0], size)
     batch = state.shape[:-1]
-    count = math.prod(batch)
-
-    def flat(name: str, value: Any) -> jax.Array:
-        value = jnp.asarray(value, jnp.float64)
-        try:
-            return jnp.broadcast_to(value, batch).reshape(count)
-        except ValueError:
-            raise ConfigError(
-                f"{what}: {name} is {list(value.shape)}, expected one or {list(batch)}"
-            ) from None
-
     names = ("mu", "acceleration", "exhaust_speed", "smoothing")
     # What is one for all stays one number, which is less to load.
     flat_args = tuple(
-        jnp.asarray(a, jnp.float64) if jnp.ndim(a) == 0 else flat(n, a)
+        jnp.asarray(a, jnp.float64) if jnp.ndim(a) == 0 else one_each(what, n, a, batch)
         for n, a in zip(names, args, strict=False)
     )
     engine = _engine(accuracy, True) if stm else _differentiable(accuracy)
-    arc = engine(state.reshape(count, size), flat("time", time), flat_args)
+    arc = engine(state.reshape(-1, size), one_each(what, "time", time, batch), flat_args)
     return jax.tree.map(lambda leaf: leaf.reshape(*batch, *leaf.shape[1:]), arc)

@@ -17,16 +17,21 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.errors import CapacityError, ConfigError, ConvergenceError
-from jaxlab.envs.cr3bp import dop853, dynamics
-from jaxlab.envs.cr3bp.dop853 import require_x64
-from jaxlab.envs.cr3bp.propagation import DEFAULT, Accuracy, guard
+from jaxlab.envs.cr3bp import dop853
+from jaxlab.envs.cr3bp.propagation import (
+    DEFAULT,
+    Accuracy,
+    checked_states,
+    guard,
+    one_each,
+    right_hand_side,
+)
 
 #: From a state `[6]` to a number whose zero is the surface.
 Surface = Callable[[jax.Array], jax.Array]
-#: Rounds of the search; each at least halves the bracket every second time.
+#: Rounds of the search, of which smooth crossings need some ten.
 ROUNDS = 60
-
-
+BALLISTIC = right_hand_side(6, tangents=False)
 AXES = ("x", "y", "z", "vx", "vy", "vz")
 
 
@@ -101,18 +106,15 @@ def crossings(
       ConfigError: A shape or option is wrong.
       CapacityError: An arc took more steps than `knots` (not under a transformation).
     """
-    require_x64("crossings")
     accuracy.check()
-    state = jnp.asarray(state)
-    if state.shape[-1:] != (6,) or state.dtype != jnp.float64:
-        raise ConfigError(f"states are float64 [..., 6], got {state.dtype}{list(state.shape)}")
+    state = checked_states("crossings", state, mu)
     if direction not in (-1, 0, 1):
         raise ConfigError(f"direction {direction} is unknown: 1, -1 or 0 for both")
     if limit < 1 or knots < 2:
         raise ConfigError(f"limit {limit} and knots {knots} must be at least 1 and 2")
     batch = state.shape[:-1]
     flat = state.reshape(-1, 6)
-    span = jnp.broadcast_to(jnp.asarray(time, jnp.float64), batch).reshape(-1)
+    span = one_each("crossings", "time", time, batch)
     solution = _arcs(flat, span, jnp.asarray(mu, jnp.float64), accuracy, knots)
     assert solution.knots is not None
     if not isinstance(solution.steps, jax.core.Tracer):
@@ -143,7 +145,7 @@ def first_crossing(state: Any, time: Any, mu: float, surface: Surface, **options
 def _arcs(y: jax.Array, span: jax.Array, mu: jax.Array, accuracy: Accuracy, knots: int) -> Any:
     method = accuracy.method._replace(knots=knots)
     return dop853.integrate(
-        _rates,
+        BALLISTIC,
         y,
         span,
         (mu,),
@@ -151,10 +153,6 @@ def _arcs(y: jax.Array, span: jax.Array, mu: jax.Array, accuracy: Accuracy, knot
         guard=guard(accuracy.collision_radius),
         method=method,
     )
-
-
-def _rates(y: jax.Array, args: Any) -> jax.Array:
-    return jnp.stack(dynamics.ballistic(list(y), args[0]))
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
@@ -180,7 +178,7 @@ def _found(solution: Any, mu: jax.Array, surface: Surface, direction: int, limit
     y = start.reshape(-1, 6).T
 
     def at_time(h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        end, _ = dop853.step(_rates, y, h, (mu,))
+        end, _ = dop853.step(BALLISTIC, y, h, (mu,))
         return jax.vmap(surface, 1)(end), end
 
     h = _root(at_time, values[row, step].ravel(), length.ravel())
