@@ -256,13 +256,10 @@ def _truth(start: Any, span: Any, mu: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rates(mu: float, stm: bool) -> Any:
-    import jax.numpy as jnp
+    from jaxlab.envs.cr3bp.propagation import right_hand_side
 
-    from jaxlab.envs.cr3bp import dynamics
-
-    if stm:
-        return lambda t, y, args: dynamics.ballistic_with_tangents(y, mu)
-    return lambda t, y, args: jnp.stack(dynamics.ballistic(list(y), mu))
+    rates = right_hand_side(6, stm)
+    return lambda t, y, args: rates(y, (mu,))
 
 
 def _with_identity(start: np.ndarray, stm: bool) -> np.ndarray:

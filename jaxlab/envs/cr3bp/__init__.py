@@ -1,0 +1,1 @@
+"""The circular restricted three-body problem."""
