@@ -148,7 +148,6 @@ _ROWS = (
         "st-l2-lyapunov",
         "saturn-titan",
         (1.0515420654956817, 0.0, -0.0649696006249525),
-        # One digit after a copy that reads ...70...: with this one the orbit closes.
         3.28254772270122,
         3.01175078412119,
         3.9e-13,
