@@ -255,13 +255,6 @@ def _truth(start: Any, span: Any, mu: float) -> tuple[np.ndarray, np.ndarray]:
     return state, stm
 
 
-def _rates(mu: float, stm: bool) -> Any:
-    from jaxlab.envs.cr3bp.propagation import right_hand_side
-
-    rates = right_hand_side(6, stm)
-    return lambda t, y, args: rates(y, (mu,))
-
-
 def _with_identity(start: np.ndarray, stm: bool) -> np.ndarray:
     if not stm:
         return start
@@ -273,7 +266,10 @@ def _diffrax(start: Any, span: Any, mu: float, tolerance: float, stm: bool) -> R
     import jax
     import jax.numpy as jnp
 
-    term, solver = diffrax.ODETerm(_rates(mu, stm)), diffrax.Dopri8()
+    from jaxlab.envs.cr3bp.flows import vector_field
+
+    rates = vector_field(6, stm)
+    term, solver = diffrax.ODETerm(lambda t, y, args: rates(y, (mu,))), diffrax.Dopri8()
     controller = diffrax.PIDController(rtol=tolerance, atol=tolerance)
 
     def one(y: Any, t: Any) -> Any:

@@ -1,12 +1,15 @@
-"""An explicit Runge-Kutta method of order 8 for many autonomous initial value problems at once.
+"""A Runge-Kutta method of order 8 for many autonomous problems of mechanics at once.
 
 Dormand and Prince's DOP853 (Hairer, Norsett and Wanner, Solving Ordinary Differential
-Equations I, section II.10) with its step size control. Components are arrays over lanes,
-one trajectory a lane, so that a stage is one vectorised loop. A fixed number of lanes is
-kept; every few steps those that are done are written out and get the next trajectory of
-the queue, so that none waits for the slowest. Between two knots (accepted steps) a
-solution is one more step, begun at the knot: as accurate as the method, unlike a
-polynomial through what is there.
+Equations I, section II.10) with its step size control, for q'' = f(q, q', s), s' = g(q, q', s).
+Slopes of q are velocities, so the stages are written with accelerations alone (the
+Nystrom form of the same method, section II.14): half the slopes to compute and to keep.
+
+Components are arrays with lanes last, one trajectory a lane, so that a stage is one
+vectorised loop. A fixed number of lanes is kept; every few steps those that are done are
+written out and get the next trajectory of the queue, so that none waits for the slowest.
+Between two knots (accepted steps) a solution is one more step, begun at the knot: as
+accurate as the method, unlike a polynomial through what is there.
 
 A trajectory that cannot go on (see `Status`) stops where it is, alone.
 """
@@ -15,7 +18,9 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable
+import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +29,33 @@ import numpy as np
 from jax import lax
 
 from jaxlab.core.errors import PrecisionError
-
-Rates = Callable[[jax.Array, Any], jax.Array]
+from jaxlab.envs.cr3bp import dynamics
+from jaxlab.envs.cr3bp.tableau import Row, tableau
 
 #: Growth and shrinkage of the step size, as in Hairer's code.
 SAFETY, SHRINK, GROW = 0.9, 1 / 3, 6.0
 #: Steps below this part of the time reached (or of one unit) cannot be told from no step.
 SMALLEST = 1e-15
+
+Components = tuple[jax.Array, ...]
+
+
+class Phase(NamedTuple):
+    """Where trajectories are: tuples of arrays with a common axis of trajectories.
+
+    Attributes:
+      position: q.
+      velocity: q', of the same shapes.
+      rest: s, what is of first order.
+    """
+
+    position: Components
+    velocity: Components
+    rest: Components = ()
+
+
+#: From a phase with lanes last and arguments to accelerations and rates of the rest.
+Rates = Callable[[Phase, Any], tuple[Sequence[jax.Array], Sequence[jax.Array]]]
 
 
 class Status(enum.IntEnum):
@@ -47,12 +72,12 @@ class Knots(NamedTuple):
 
     Attributes:
       time: `[count, knots]`.
-      y: `[count, knots, components]`.
+      phase: Leaves `[count, knots, ...]`.
       number: How many there were, `[count]`; more than `knots` means that the last are lost.
     """
 
     time: jax.Array
-    y: jax.Array
+    phase: Phase
     number: jax.Array
 
 
@@ -60,98 +85,63 @@ class Solution(NamedTuple):
     """Where trajectories ended.
 
     Attributes:
-      y: `[count, components]`.
+      phase: Leaves `[count, ...]`.
       time: Time reached, the span if all went well, `[count]`.
       steps: Steps tried, `[count]`.
       status: A `Status`, `[count]`.
       knots: Accepted steps, where asked for.
     """
 
-    y: jax.Array
+    phase: Phase
     time: jax.Array
     steps: jax.Array
     status: jax.Array
     knots: Knots | None = None
 
 
-@functools.cache
-def _tableau() -> dict[str, Any]:
-    from scipy.integrate import DOP853  # the coefficients, as public attributes
-
-    def used(row: np.ndarray) -> tuple[tuple[int, float], ...]:
-        return tuple((j, float(a)) for j, a in enumerate(row) if a != 0)
-
-    return {
-        "stages": tuple(used(row) for row in DOP853.A[1:]),
-        "weights": used(DOP853.B),
-        "fifth": used(DOP853.E5),
-        "third": used(DOP853.E3),
-    }
-
-
-def _combined(row: tuple[tuple[int, float], ...], stages: list[jax.Array], size: int) -> jax.Array:
-    (first, a), *rest = row
-    total = a * stages[first][:size]
-    for j, a in rest:
-        total = total + a * stages[j][:size]
-    return total
-
-
-def step(rates: Rates, y: jax.Array, h: jax.Array, args: Any) -> tuple[jax.Array, list[jax.Array]]:
-    """One step of size `h [lanes]` from `y [components, lanes]`: the end, and all stages."""
-    size, tableau = len(y), _tableau()
-
-    def slope(y: jax.Array) -> jax.Array:
-        # The barrier keeps XLA from computing a stage again for everyone who uses it.
-        return lax.optimization_barrier(rates(y, args))
-
-    stages = [slope(y)]
-    for row in tableau["stages"]:
-        stages.append(slope(y + h * _combined(row, stages, size)))
-    return y + h * _combined(tableau["weights"], stages, size), stages
-
-
-def _error(
-    y: jax.Array, new: jax.Array, stages: list[jax.Array], h: jax.Array, tolerance: Any, size: int
-) -> jax.Array:
-    """Estimated error of a step by the tolerance, over the first `size` components, `[lanes]`."""
-    tableau = _tableau()
-    rtol, atol = tolerance
-    scale = 1 / (atol + rtol * jnp.maximum(jnp.abs(y[:size]), jnp.abs(new[:size])))
-    fifth = ((_combined(tableau["fifth"], stages, size) * scale) ** 2).sum(0)
-    third = ((_combined(tableau["third"], stages, size) * scale) ** 2).sum(0)
-    spread = jnp.sqrt(jnp.maximum((fifth + 0.01 * third) * size, jnp.finfo(y.dtype).tiny))
-    return jnp.abs(h) * fifth / spread
-
-
 class Method(NamedTuple):
     """How to integrate; static.
 
     Attributes:
-      controlled: Components whose error sets the step size; all by default. With those of
-        the state alone, tangents behind it are the derivative of the discrete map.
       lanes: Trajectories worked on at once.
       refill_every: Steps between two looks for lanes that are done.
       max_steps: Steps a trajectory may take.
       knots: Accepted steps to keep; none by default.
+      fixed_steps: So many equal steps instead of a tolerance; the discrete map is then as
+        smooth as the equations.
     """
 
-    controlled: int | None = None
     lanes: int = 64
     refill_every: int = 8
     max_steps: int = 100_000
     knots: int = 0
+    fixed_steps: int | None = None
 
 
 #: The method unless told otherwise.
 DEFAULT = Method()
 
 
+class Error(NamedTuple):
+    """Which error sets the step size; static but for the tolerances.
+
+    Attributes:
+      relative: Tolerance of each component by its size.
+      absolute: Tolerance added to it.
+      controlled: Which components count, of q and q' together and of s; all by default. With
+        those of the state alone, tangents beside it are the derivative of the discrete map.
+    """
+
+    relative: Any = 1e-12
+    absolute: Any = 1e-12
+    controlled: tuple[tuple[bool, ...], tuple[bool, ...]] | None = None
+
+
 class _Lanes(NamedTuple):
     """What is worked on, one trajectory a lane."""
 
     index: jax.Array
-    y: jax.Array
+    phase: Phase
     time: jax.Array
     span: jax.Array
     h: jax.Array
@@ -174,84 +164,193 @@ def require_x64(what: str) -> None:
         )
 
 
+class _Stages(NamedTuple):
+    """Accelerations and rates of the rest, of each stage."""
+
+    accelerations: list[Sequence[jax.Array]]
+    rates: list[Sequence[jax.Array]]
+
+
+def _combined(row: Row, stages: list[Sequence[jax.Array]], component: int) -> Any:
+    """The row of coefficients times a component of the stages; 0 for a row of zeros."""
+    terms = [a * stages[j][component] for j, a in row]
+    return functools.reduce(operator.add, terms) if terms else 0
+
+
+def _moved(phase: Phase, h: Any, time: float, rows: tuple[Row, Row], stages: _Stages) -> Phase:
+    """A phase after `time` steps of size `h`, with slopes combined by (row, row x tableau)."""
+    first, second = rows
+    pairs = list(enumerate(zip(phase.position, phase.velocity, strict=True)))
+    bends, rates = stages
+    return Phase(
+        tuple(q + h * (time * v + h * _combined(second, bends, n)) for n, (q, v) in pairs),
+        tuple(v + h * _combined(first, bends, n) for n, (_, v) in pairs),
+        tuple(s + h * _combined(first, rates, n) for n, s in enumerate(phase.rest)),
+    )
+
+
+def _stages(rates: Rates, phase: Phase, h: jax.Array, args: Any) -> _Stages:
+    stages = _Stages([], [])
+    for time, rows in tableau().stages:
+        at = _moved(phase, h, time, rows, stages) if time else phase
+        # The barrier keeps XLA from computing a stage again for everyone who uses it.
+        slopes = lax.optimization_barrier(tuple(map(tuple, rates(at, args))))
+        stages.accelerations.append(slopes[0])
+        stages.rates.append(slopes[1])
+    return stages
+
+
+def step(rates: Rates, phase: Phase, h: jax.Array, args: Any) -> Phase:
+    """One step of size `h [lanes]` from a phase with lanes last."""
+    return _moved(phase, h, 1.0, tableau().weights, _stages(rates, phase, h, args))
+
+
+def _error(old: Phase, h: jax.Array, stages: _Stages, error: Error) -> jax.Array:
+    """Estimated error of a step by the tolerance, root mean square over components, `[lanes]`.
+
+    Positions and velocities are an axis of two, so that the sums are one loop (`summed`).
+    """
+    pairs, rest = error.controlled or ((True,) * len(old.position), (True,) * len(old.rest))
+    bends, rates = stages
+    totals: list[tuple[Any, ...]] = []
+    size = 0
+
+    def squares(a: Any, b: Any, errors: list[Any]) -> tuple[Any, ...]:
+        scale = 1 / (error.absolute + error.relative * jnp.maximum(jnp.abs(a), jnp.abs(b)))
+        return tuple((e * scale) ** 2 for e in errors)
+
+    for n, wanted in enumerate(pairs):
+        if not wanted:
+            continue
+        q, v = old.position[n], old.velocity[n]
+        first = lax.broadcasted_iota(jnp.int32, (2, *q.shape), 0) == 0
+        by_step = jnp.where(first, h, 1)
+
+        def both(rows: tuple[Row, Row], n: int = n, shape: Any = (2, *(1,) * q.ndim)) -> Any:
+            # Weights of both estimates sum to zero: the velocity at the start drops out.
+            places = sorted({j for row in rows for j, _ in row})
+            slopes, double = (dict(row) for row in rows)
+            terms = [
+                np.reshape([double.get(j, 0.0), slopes.get(j, 0.0)], shape) * bends[j][n]
+                for j in places
+            ]
+            return functools.reduce(operator.add, terms)
+
+        a = jnp.where(first, q, v)
+        b = jnp.where(first, q + h * v, v) + h * (by_step * both(tableau().weights))
+        # A loop for each pair: LLVM vectorises no longer ones.
+        sums = dynamics.summed(squares(a, b, [by_step * both(rows) for rows in tableau().errors]))
+        totals.append(tuple(s.sum(tuple(range(s.ndim - 1))) for s in sums))
+        size += 2 * (q.size // q.shape[-1])
+    for n, wanted in enumerate(rest):
+        if wanted:
+            s = old.rest[n]
+            new = s + h * _combined(tableau().weights[0], rates, n)
+            errors = [_combined(rows[0], rates, n) for rows in tableau().errors]
+            totals.append(tuple(e.sum(tuple(range(e.ndim - 1))) for e in squares(s, new, errors)))
+            size += s.size // s.shape[-1]
+    fifth, third = (functools.reduce(operator.add, of) for of in zip(*totals, strict=True))
+    spread = jnp.sqrt(jnp.maximum((fifth + 0.01 * third) * size, jnp.finfo(h.dtype).tiny))
+    return jnp.abs(h) * fifth / spread
+
+
 def integrate(
     rates: Rates,
-    y: jax.Array,
+    start: Phase,
     span: jax.Array,
     args: Any = (),
     *,
-    tolerance: tuple[Any, Any] = (1e-12, 1e-12),
-    guard: Callable[[jax.Array, Any], jax.Array] | None = None,
+    error: Error | None = None,
+    guard: Callable[[Phase, Any], jax.Array] | None = None,
     method: Method = DEFAULT,
 ) -> Solution:
     """Integrate many trajectories, each over its own span with its own step sizes.
 
     Args:
-      rates: From `[components, lanes]` and arguments to the rates, of the same shape.
-      y: Initial values, `[count, components]`.
+      rates: See `Rates`.
+      start: Initial values, leaves `[count, ...]`.
       span: Times to integrate over, of either sign, `[count]`.
       args: A pytree whose leaves are scalars or `[count]`; `rates` sees `[lanes]` or scalars.
-      tolerance: Relative and absolute, of each controlled component.
+      error: What sets the step size.
       guard: Where it is true at an accepted step a trajectory ends with `COLLISION`.
       method: Static options.
     """
-    count, size = y.shape
+    error = error or Error()
+    (count,) = span.shape
+    leaves, tree = jax.tree.flatten(start)
+    shapes = [leaf.shape[1:] for leaf in leaves]
+    starts = jnp.concatenate([leaf.reshape(count, -1) for leaf in leaves], 1)
+
+    def packed(phase: Phase) -> jax.Array:
+        """Rows `[lanes, numbers]` of a phase, which are written and read at once."""
+        rows = [jnp.moveaxis(leaf, -1, 0) for leaf in jax.tree.leaves(phase)]
+        return jnp.concatenate([row.reshape(len(row), -1) for row in rows], 1)
+
+    def unpacked(rows: jax.Array, lanes_last: bool = True) -> Phase:
+        sizes = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        parts = [
+            part.reshape(*rows.shape[:-1], *shape)
+            for part, shape in zip(jnp.split(rows, sizes, -1), shapes, strict=True)
+        ]
+        return jax.tree.unflatten(
+            tree, [jnp.moveaxis(part, 0, -1) if lanes_last else part for part in parts]
+        )
+
     lanes = min(method.lanes, count)
-    controlled = size if method.controlled is None else method.controlled
     shared = jax.tree.map(lambda leaf: jnp.ndim(leaf) == 0, args)
+    fixed = method.fixed_steps
 
     def pick(index: jax.Array) -> Any:
         return jax.tree.map(lambda leaf, whole: leaf if whole else leaf[index], args, shared)
 
-    def first_step(y: jax.Array, args: Any) -> jax.Array:
-        slope = rates(y, args)[:controlled]
-        sizes = ((y[:controlled] ** 2).sum(0), (slope**2).sum(0))
-        return 0.03 * jnp.sqrt(sizes[0] / jnp.maximum(sizes[1], jnp.finfo(y.dtype).tiny))
-
     def loaded(index: jax.Array) -> _Lanes:
         at = jnp.minimum(index, count - 1)
-        start, own = y[at].T, pick(at)
+        phase, own = unpacked(starts[at]), pick(at)
         none = jnp.zeros(lanes, jnp.int32)
         spans = jnp.where(index < count, span[at], 0)
-        h = first_step(start, own)
-        return _Lanes(index, start, jnp.zeros_like(spans), spans, h, none, none, none, own)
+        h = spans / fixed if fixed else _first_step(rates, phase, own, error) * jnp.sign(spans)
+        return _Lanes(index, phase, jnp.zeros_like(spans), spans, h, none, none, none, own)
 
     def finished(work: _Lanes) -> jax.Array:
-        return (work.time == jnp.abs(work.span)) | (work.status != Status.DONE)
+        return (work.time == work.span) | (work.status != Status.DONE)
 
     def advance(work: _Lanes, out: Any) -> tuple[_Lanes, Any]:
         over = finished(work)
-        left = jnp.abs(work.span) - work.time
-        last = work.h >= left
+        left = work.span - work.time
+        last = work.steps + 1 >= fixed if fixed else jnp.abs(work.h) >= jnp.abs(left)
         h = jnp.where(last, left, work.h)
-        new, stages = step(rates, work.y, jnp.where(work.span < 0, -h, h), work.args)
-        error = _error(work.y, new, stages, h, tolerance, controlled)
-        good = (error <= 1) & ~over
-        eighth_root = jnp.sqrt(jnp.sqrt(jnp.sqrt(jnp.maximum(error, 1e-20))))
-        # A step without a number is a step too far.
-        factor = jnp.where(error >= 0, jnp.clip(SAFETY / eighth_root, SHRINK, GROW), SHRINK)
+        stages = _stages(rates, work.phase, h, work.args)
+        new = _moved(work.phase, h, 1.0, tableau().weights, stages)
+        if fixed:
+            # A step without a number is the end, as no smaller one will be tried.
+            good, factor = jnp.isfinite(sum(map(_reach, new.position))) & ~over, 1.0
+            small: Any = True
+        else:
+            size = _error(work.phase, h, stages, error)
+            good = (size <= 1) & ~over
+            eighth_root = jnp.sqrt(jnp.sqrt(jnp.sqrt(jnp.maximum(size, 1e-20))))
+            # A step without a number is a step too far.
+            factor = jnp.where(size >= 0, jnp.clip(SAFETY / eighth_root, SHRINK, GROW), SHRINK)
+            small = jnp.abs(h) < SMALLEST * jnp.maximum(jnp.abs(work.time), 1)
         steps = work.steps + ~over
-        status = jnp.where(
-            ~good & (h < SMALLEST * jnp.maximum(work.time, 1)), Status.STEP_TOO_SMALL, Status.DONE
-        )
+        status = jnp.where(~good & small, Status.STEP_TOO_SMALL, Status.DONE)
         status = jnp.where((steps >= method.max_steps) & ~(good & last), Status.STEP_LIMIT, status)
         if guard is not None:
             status = jnp.where(good & guard(new, work.args), Status.COLLISION, status)
-        status = jnp.where(over, work.status, status).astype(jnp.int32)
         work = work._replace(
-            y=jnp.where(good, new, work.y),
-            time=jnp.where(good, jnp.where(last, jnp.abs(work.span), work.time + h), work.time),
+            phase=jax.tree.map(lambda a, b: jnp.where(good, a, b), new, work.phase),
+            time=jnp.where(good, jnp.where(last, work.span, work.time + h), work.time),
             # The last step is short because it is the last.
             h=jnp.where(over | (good & last), work.h, h * factor),
             steps=steps,
-            accepted=work.accepted + good,
-            status=status,
+            accepted=work.accepted + good if method.knots else work.accepted,
+            status=jnp.where(over, work.status, status).astype(jnp.int32),
         )
         if method.knots:
             row = jnp.where(good, work.index, count)
             at = (row, jnp.minimum(work.accepted, method.knots))
-            times = out[0].at[at].set(work.time * jnp.sign(work.span), mode="drop")
-            out = (times, out[1].at[at].set(work.y.T, mode="drop"))
+            values = (work.time, packed(work.phase))
+            out = jax.tree.map(lambda o, v: o.at[at].set(v, mode="drop"), out, values)
         return work, out
 
     def block(carry: Any) -> Any:
@@ -262,11 +361,9 @@ def integrate(
         def refill(carry: Any) -> Any:
             work, following, results = carry
             at = jnp.where(done, work.index, count)
-            values = (work.y.T, work.time * jnp.sign(work.span), work.steps, work.status)
-            values = (*values, work.accepted)
-            results = tuple(
-                r.at[at].set(v, mode="drop") for r, v in zip(results, values, strict=True)
-            )
+            counts = jnp.stack([work.steps, work.status, work.accepted], 1)
+            values = (packed(work.phase), work.time, counts)
+            results = jax.tree.map(lambda r, v: r.at[at].set(v, mode="drop"), results, values)
             place = following + jnp.cumsum(done, dtype=jnp.int32) - 1
             fresh = loaded(jnp.where(done, place, work.index))
             work = jax.tree.map(
@@ -279,28 +376,42 @@ def integrate(
         )
         return work, following, results, out
 
-    results = (
-        jnp.zeros_like(y),
-        jnp.zeros((count,), y.dtype),
-        *(jnp.zeros((count,), jnp.int32) for _ in range(3)),
-    )
+    results = (jnp.zeros_like(starts), jnp.zeros_like(span), jnp.zeros((count, 3), jnp.int32))
     out: Any = ()
     if method.knots:
         # One more than is kept, for what is written behind the end.
-        out = (
-            jnp.zeros((count, method.knots + 1), y.dtype),
-            jnp.zeros((count, method.knots + 1, size), y.dtype).at[:, 0].set(y),
-        )
-    start = (loaded(jnp.arange(lanes, dtype=jnp.int32)), jnp.int32(lanes), results, out)
-    _, _, results, out = lax.while_loop(lambda c: (c[0].index < count).any(), block, start)
-    end, time, steps, status, accepted = results
-    knots = _padded(out, accepted, end, time, method.knots) if method.knots else None
-    return Solution(end, time, steps, status, knots)
+        out = (_rows(jnp.zeros_like(span), method.knots + 1), _rows(starts, method.knots + 1))
+    begin = (loaded(jnp.arange(lanes, dtype=jnp.int32)), jnp.int32(lanes), results, out)
+    _, _, results, out = lax.while_loop(lambda c: (c[0].index < count).any(), block, begin)
+    end, time, counts = results
+    knots = None
+    if method.knots:
+        number = counts[:, 2] + 1
+        behind = jnp.arange(method.knots)[None] >= number[:, None]
+        times = jnp.where(behind, time[:, None], out[0][:, :-1])
+        rows = jnp.where(behind[..., None], end[:, None], out[1][:, :-1])
+        knots = Knots(times, unpacked(rows, lanes_last=False), number)
+    return Solution(unpacked(end, lanes_last=False), time, counts[:, 0], counts[:, 1], knots)
 
 
-def _padded(out: Any, accepted: jax.Array, end: jax.Array, time: jax.Array, size: int) -> Knots:
-    """The knots with the end repeated behind them."""
-    number = accepted + 1
-    behind = jnp.arange(size)[None] >= number[:, None]
-    times = jnp.where(behind, time[:, None], out[0][:, :size])
-    return Knots(times, jnp.where(behind[..., None], end[:, None], out[1][:, :size]), number)
+def _first_step(rates: Rates, phase: Phase, args: Any, error: Error) -> jax.Array:
+    """Size of values by size of slopes, over the components that count, `[lanes]`."""
+    accelerations, others = rates(phase, args)
+    pairs, rest = error.controlled or ((True,) * len(phase.position), (True,) * len(phase.rest))
+    slopes = Phase(phase.velocity, tuple(accelerations), tuple(others))
+    sizes = []
+    for of in (phase, slopes):
+        parts = zip((*of.position, *of.velocity, *of.rest), (*pairs, *pairs, *rest), strict=True)
+        sizes.append(sum(_reach(leaf) for leaf, wanted in parts if wanted))
+    return 0.03 * jnp.sqrt(sizes[0] / jnp.maximum(sizes[1], jnp.finfo(sizes[1].dtype).tiny))
+
+
+def _reach(leaf: jax.Array) -> jax.Array:
+    """Sum of squares of a component, `[lanes]`."""
+    return (leaf**2).sum(tuple(range(leaf.ndim - 1)))
+
+
+def _rows(leaf: jax.Array, size: int) -> jax.Array:
+    """Room for `size` rows of each trajectory, of which the first is the start."""
+    rows = jnp.zeros((leaf.shape[0], size, *leaf.shape[1:]), leaf.dtype)
+    return rows.at[:, 0].set(leaf)

@@ -1,10 +1,11 @@
 """The circular restricted three-body problem: equations of motion and their variations.
 
-Right-hand sides take components, each of any shape: with one lane per trajectory behind
-each, XLA makes one vectorised loop of a whole stage of an integrator. The variational
-equations are written out, because differentiating a dozen unrolled stages takes minutes
-to compile. In the plane the third components are
-left out, so that a state has 4 components instead of 6.
+Functions take components, each of any shape: with one lane per trajectory behind each, XLA
+makes one vectorised loop of a whole stage of an integrator. What both primaries do alike
+has an axis of two in front, and several sums over it are one loop with several results
+(`summed`); XLA compiles anything else with several results into as many loops. The
+variational equations are written out, because differentiating a dozen unrolled stages
+takes minutes to compile. In the plane the third components are left out.
 
 Equations as in Szebehely, Theory of Orbits (1967), chapter 1, and for the state
 transition matrix Koon, Lo, Marsden and Ross (2011), section 4.2. The Jacobi constant is
@@ -13,12 +14,14 @@ transition matrix Koon, Lo, Marsden and Ross (2011), section 4.2. The Jacobi con
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 Components = Sequence[Any]
@@ -32,11 +35,30 @@ def dot(a: Components, b: Components) -> Any:
     return total
 
 
-class Primary(NamedTuple):
-    """One primary as seen from a point.
+@jax.custom_jvp
+def _sums(terms: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    zeros = tuple(jnp.zeros((), term.dtype) for term in terms)
+    return tuple(lax.reduce(terms, zeros, lambda a, b: tuple(map(operator.add, a, b)), (0,)))
+
+
+@_sums.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    # A reduction of several arrays at once has no derivative of its own.
+    return _sums(*primals), tuple(tangent.sum(0) for tangent in tangents[0])
+
+
+def summed(terms: Components) -> tuple[jax.Array, ...]:
+    """Sums of several arrays of one shape over their first axis, in one loop."""
+    shape = jnp.broadcast_shapes(*(term.shape for term in terms))
+    return _sums(tuple(jnp.broadcast_to(term, shape) for term in terms))
+
+
+class Primaries(NamedTuple):
+    """Both primaries as seen from a point; arrays `[2, ...]`, the larger first.
 
     Attributes:
-      offset: From the primary to the point.
+      offset: From the primary to the point; components across the line of the primaries are
+        the same for both and have no axis of two.
       inverse_square: 1 / r^2.
       pull: m / r^3.
     """
@@ -45,109 +67,90 @@ class Primary(NamedTuple):
     inverse_square: Any
     pull: Any
 
+    def beside(self, columns: bool) -> Primaries:
+        """The same, with an axis for columns of tangents behind that of the primaries."""
+        if not columns:
+            return self
+        along, *rest = self.offset
+        return Primaries([along[:, None], *rest], self.inverse_square[:, None], self.pull[:, None])
 
-def primaries(position: Components, mu: Any) -> tuple[Primary, Primary]:
-    """The larger and the smaller primary as seen from a position."""
+
+def primaries(position: Components, mu: Any) -> Primaries:
+    """The primaries as seen from a position."""
     x, *rest = position
-    across = dot(rest, rest)
+    shape = (2, *(1,) * max(jnp.ndim(x), jnp.ndim(mu)))
 
-    def seen(along: Any, mass: Any) -> Primary:
-        inverse_square = 1 / (along * along + across)
-        return Primary(
-            [along, *rest], inverse_square, mass * inverse_square * jnp.sqrt(inverse_square)
-        )
+    def both(large: Any, small: Any) -> Any:
+        if jnp.ndim(mu):
+            return jnp.stack([jnp.asarray(large), jnp.asarray(small)])
+        return jnp.stack([jnp.asarray(large), jnp.asarray(small)]).reshape(shape)
 
-    return seen(x + mu, 1 - mu), seen(x - 1 + mu, mu)
-
-
-def gradient(position: Components, bodies: tuple[Primary, Primary]) -> list[Any]:
-    """Gradient of Omega = (x^2 + y^2) / 2 + (1 - mu) / r1 + mu / r2."""
-    large, small = bodies
-    out = [
-        -large.pull * a - small.pull * b for a, b in zip(large.offset, small.offset, strict=True)
-    ]
-    return [position[0] + out[0], position[1] + out[1], *out[2:]]
-
-
-def hessian(bodies: tuple[Primary, Primary]) -> list[list[Any]]:
-    """Second derivatives of Omega, a symmetric matrix as a list of rows."""
-    pull = bodies[0].pull + bodies[1].pull
-    steep = [3 * body.pull * body.inverse_square for body in bodies]
-    size = len(bodies[0].offset)
-    matrix = [[None] * size for _ in range(size)]
-    for i in range(size):
-        for j in range(i, size):
-            terms = [q * b.offset[i] * b.offset[j] for q, b in zip(steep, bodies, strict=True)]
-            value = terms[0] + terms[1]
-            if i == j:
-                value = value - pull if i == 2 else value + (1 - pull)
-            matrix[i][j] = matrix[j][i] = value
-    return matrix
-
-
-def product(matrix: list[list[Any]], vector: Components) -> list[Any]:
-    """A matrix times a vector."""
-    return [dot(row, vector) for row in matrix]
+    along = x[None] + both(mu, mu - 1)
+    inverse_square = 1 / (along * along + dot(rest, rest))
+    pull = both(1 - mu, mu) * inverse_square * jnp.sqrt(inverse_square)
+    return Primaries([along, *rest], inverse_square, pull)
 
 
 def turned(velocity: Components) -> list[Any]:
     """The Coriolis acceleration 2 (vy, -vx, 0) of a velocity."""
-    return [2 * velocity[1], -2 * velocity[0], *(None for _ in velocity[2:])]
+    return [2 * velocity[1], -2 * velocity[0], *(0 for _ in velocity[2:])]
 
 
-def plus(a: Components, b: Components) -> list[Any]:
-    """Sum of two vectors, of which the second may lack components (None)."""
-    return [x if y is None else x + y for x, y in zip(a, b, strict=True)]
+def drift(position: Components, velocity: Components) -> list[Any]:
+    """Half of what the turning frame adds: a half for each primary."""
+    spin = [*position[:2], *(0 for _ in position[2:])]
+    return [0.5 * p + 0.5 * t for p, t in zip(spin, turned(velocity), strict=True)]
 
 
-def ballistic(y: Components, mu: Any) -> list[Any]:
-    """Rates of position and velocity: 4 components in the plane, 6 in space."""
-    half = len(y) // 2
-    position, velocity = y[:half], y[half:]
-    pull = gradient(position, primaries(position, mu))
-    return [*velocity, *plus(pull, turned(velocity))]
+def attraction(bodies: Primaries, position: Components, velocity: Components) -> list[Any]:
+    """Accelerations by primary, `[2, ...]`, to be `summed`."""
+    halves = drift(position, velocity)
+    return [h - bodies.pull * d for h, d in zip(halves, bodies.offset, strict=True)]
 
 
-def split_tangents(y: jax.Array, size: int) -> tuple[list[jax.Array], list[jax.Array]]:
-    """A state `[size, *lanes]` and tangents behind it, by component.
+def tide(bodies: Primaries, change: Components, change_rate: Components) -> list[Any]:
+    """The derivative of `attraction` in a direction, by primary."""
+    along = 3 * bodies.inverse_square * dot(bodies.offset, change)
+    halves = drift(change, change_rate)
+    return [
+        h + bodies.pull * (along * d - q)
+        for h, d, q in zip(halves, bodies.offset, change, strict=True)
+    ]
 
-    Behind the state come, component by component, those of all tangents: the rows of a
-    matrix with a column for each tangent, of a state transition matrix if there are `size`.
-    A component of the tangents is `[columns, *lanes]`, so that all columns are one loop.
+
+def ballistic(
+    position: Components, velocity: Components, mu: Any
+) -> tuple[Float[Array, "..."], ...]:
+    """Accelerations, of two components in the plane or three in space."""
+    return summed(attraction(primaries(position, mu), position, velocity))
+
+
+def ballistic_with_tangents(
+    position: Components, velocity: Components, mu: Any
+) -> tuple[Float[Array, "..."], ...]:
+    """Accelerations of a point and, behind it, of tangents, with an axis of columns in front.
+
+    The components of the point `[...]` come first, then those of its tangents `[columns, ...]`.
     """
-    rows = y[size:].reshape(size, -1, *y.shape[1:])
-    return list(y[:size]), list(rows)
+    size = len(position) // 2
+    bodies = primaries(position[:size], mu)
+    # Computed once, not by every column.
+    bodies = Primaries(bodies.offset, *lax.optimization_barrier(bodies[1:]))
+    own = summed(attraction(bodies, position[:size], velocity[:size]))
+    return (*own, *summed(tide(bodies.beside(True), position[size:], velocity[size:])))
 
 
-def joined(state: Components, tangents: Components) -> jax.Array:
-    """The inverse of `split_tangents`."""
-    return jnp.concatenate([jnp.stack(list(state)), *tangents])
-
-
-def ballistic_with_tangents(y: jax.Array, mu: Any, size: int = 6) -> jax.Array:
-    """Rates of a state of `size` components and of the tangents behind it (`split_tangents`)."""
-    half = size // 2
-    state, tangents = split_tangents(y, size)
-    position, velocity = state[:half], state[half:]
-    bodies = primaries(position, mu)
-    pull = gradient(position, bodies)
-    change = tangents[half:]
-    bent = product(hessian(bodies), tangents[:half])
-    return joined(
-        [*velocity, *plus(pull, turned(velocity))], [*change, *plus(bent, turned(change))]
-    )
-
-
-def jacobi_constant(state: Float[Array, "*batch 6"], mu: Any) -> Float[Array, "*batch"]:
-    """C = 2 Omega - v^2, which a ballistic arc keeps."""
-    position, velocity = state[..., :3], state[..., 3:]
+def jacobi_constant(state: Float[Array, "*batch components"], mu: Any) -> Float[Array, "*batch"]:
+    """C = 2 Omega - v^2, which a ballistic arc keeps; of `[..., 6]` or, in the plane, `[..., 4]`."""
+    half = state.shape[-1] // 2
+    position, velocity = state[..., :half], state[..., half:]
     r1, r2 = primary_distances(position, mu)
     omega = (position[..., :2] ** 2).sum(-1) / 2 + (1 - mu) / r1 + mu / r2
     return 2 * omega - (velocity**2).sum(-1)
 
 
 def primary_distances(
-    position: Float[Array, "*batch 3"], mu: Any
+    position: Float[Array, "*batch axes"], mu: Any
 ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
     """Distances from the larger and the smaller primary."""
     across = (position[..., 1:] ** 2).sum(-1)

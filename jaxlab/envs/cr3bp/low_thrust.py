@@ -12,6 +12,10 @@ rho; as rho goes to 0 the throttle becomes bang-bang. (The form m S with the sam
 often seen, is not Hamiltonian.) Costates of a fixed final mass reward have lm < 0.
 
 Components: position, velocity, mass, then their costates; 14 in space, 10 in the plane.
+
+The costate of the position enters by the rate of the primer vector, lv' = -lr - 2 K^T lv, since
+lv'' = Omega_rr lv + 2 K lv': the primer moves like a small displacement of the spacecraft, and
+so the flow is of second order in positions and primer, of first order in masses alone.
 """
 
 from __future__ import annotations
@@ -20,10 +24,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float
 
 from jaxlab.envs.cr3bp import dynamics
-from jaxlab.envs.cr3bp.dynamics import Components, dot, plus, product, turned
+from jaxlab.envs.cr3bp.dop853 import Phase
+from jaxlab.envs.cr3bp.dynamics import Components, Primaries, dot, turned
 
 
 class Thruster(NamedTuple):
@@ -55,6 +61,21 @@ def _split(y: Components) -> tuple[Any, ...]:
     return y[:n], y[n : 2 * n], y[2 * n], y[half : half + n], y[half + n : 2 * half - 1], y[-1]
 
 
+def as_phase(y: Components) -> Phase:
+    """States and costates, or tangents of them, as the integrator takes them."""
+    position, velocity, mass, lr, lv, lm = _split(y)
+    primer_rate = (t - p for t, p in zip(turned(lv), lr, strict=True))
+    return Phase((*position, *lv), (*velocity, *primer_rate), (mass, lm))
+
+
+def from_phase(phase: Phase) -> list[Any]:
+    """The inverse of `as_phase`."""
+    n = len(phase.position) // 2
+    primer, rate = phase.position[n:], phase.velocity[n:]
+    lr = (t - p for t, p in zip(turned(primer), rate, strict=True))
+    return [*phase.position[:n], *phase.velocity[:n], phase.rest[0], *lr, *primer, phase.rest[1]]
+
+
 def _burn(mass: Any, primer: Components, mass_costate: Any, thruster: Thruster) -> _Burn:
     length = jnp.sqrt(dot(primer, primer))
     switching = length / mass + mass_costate / thruster.exhaust_speed
@@ -62,35 +83,58 @@ def _burn(mass: Any, primer: Components, mass_costate: Any, thruster: Thruster) 
     return _Burn(length, [p / length for p in primer], switching, throttle)
 
 
-def flow(y: Components, mu: Any, thruster: Thruster) -> list[Any]:
-    """Rates of states and costates."""
-    position, velocity, mass, lr, lv, lm = _split(y)
-    bodies = dynamics.primaries(position, mu)
-    burn = _burn(mass, lv, lm, thruster)
-    push = thruster.acceleration * burn.throttle / mass
-    thrust = [-push * u for u in burn.direction]
-    return [
-        *velocity,
-        *plus(plus(dynamics.gradient(position, bodies), turned(velocity)), thrust),
-        -thruster.acceleration * burn.throttle / thruster.exhaust_speed,
-        *(-pull for pull in product(dynamics.hessian(bodies), lv)),
-        *plus([-p for p in lr], turned(lv)),
-        -push * burn.primer / mass,
-    ]
+def flow(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Components, Components]:
+    """Accelerations of position and primer, and rates of mass and its costate."""
+    n = len(phase.position) // 2
+    bodies = dynamics.primaries(phase.position[:n], mu)
+    burn = _burn(phase.rest[0], phase.position[n:], phase.rest[1], thruster)
+    return _flow(phase, bodies, burn, thruster)
 
 
-def flow_with_tangents(y: jax.Array, mu: Any, thruster: Thruster, size: int = 14) -> jax.Array:
-    """Rates of a state-costate of `size` components and of the tangents behind it.
+def _flow(phase: Phase, bodies: Primaries, burn: _Burn, thruster: Thruster) -> Any:
+    n = len(phase.position) // 2
+    position, primer = phase.position[:n], phase.position[n:]
+    velocity, primer_rate = phase.velocity[:n], phase.velocity[n:]
+    push = thruster.acceleration * burn.throttle / phase.rest[0]
+    pulls = dynamics.attraction(bodies, position, velocity)
+    flow_rate = -thruster.acceleration * burn.throttle / thruster.exhaust_speed
+    # A half for each primary, so that all are one sum (see `dynamics.summed`).
+    sums = dynamics.summed(
+        [
+            *(pull - 0.5 * push * u for pull, u in zip(pulls, burn.direction, strict=True)),
+            *dynamics.tide(bodies, primer, primer_rate),
+            0.5 * flow_rate[None],
+            (-0.5 * push * burn.primer / phase.rest[0])[None],
+        ]
+    )
+    return sums[: 2 * n], sums[2 * n :]
 
-    The layout is that of `dynamics.split_tangents`.
-    """
-    state, tangents = dynamics.split_tangents(y, size)
-    position, _, mass, _, lv, lm = _split(state)
-    dr, dv, dm, dlr, dlv, dlm = _split(tangents)
-    bodies = dynamics.primaries(position, mu)
-    second = dynamics.hessian(bodies)
+
+def flow_with_tangents(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Any, Any]:
+    """The flow of a phase and, behind it in each part, of tangents with columns in front."""
+    n = len(phase.position) // 4
+    own = Phase(phase.position[: 2 * n], phase.velocity[: 2 * n], phase.rest[:2])
+    tangent = Phase(phase.position[2 * n :], phase.velocity[2 * n :], phase.rest[2:])
+    bodies = dynamics.primaries(own.position[:n], mu)
+    burn = _burn(own.rest[0], own.position[n:], own.rest[1], thruster)
+    # Computed once, not by every column.
+    bodies = Primaries(bodies.offset, *lax.optimization_barrier(bodies[1:]))
+    burn = lax.optimization_barrier(burn)
+    accelerations, rates = _flow(own, bodies, burn, thruster)
+    bent, changed = _tangents(own, tangent, bodies.beside(True), burn, thruster)
+    return (*accelerations, *bent), (*rates, *changed)
+
+
+def _tangents(
+    own: Phase, tangent: Phase, bodies: Primaries, burn: _Burn, thruster: Thruster
+) -> Any:
+    """The derivative of `_flow`."""
+    n = len(own.position) // 2
+    dr, dlv = tangent.position[:n], tangent.position[n:]
+    dv, dlv_rate = tangent.velocity[:n], tangent.velocity[n:]
+    mass, primer = own.rest[0], own.position[n:]
+    dm, dlm = tangent.rest
     a, c = thruster.acceleration, thruster.exhaust_speed
-    burn = _burn(mass, lv, lm, thruster)
     per_mass = 1 / mass
     steep = burn.throttle * (1 - burn.throttle) / thruster.smoothing
     longer, lighter = dot(burn.direction, dlv), dm * per_mass
@@ -100,38 +144,26 @@ def flow_with_tangents(y: jax.Array, mu: Any, thruster: Thruster, size: int = 14
     push = [
         -along * u - across * (d - longer * u) for u, d in zip(burn.direction, dlv, strict=True)
     ]
-    bent = product(third_derivatives_along(bodies, lv), dr)
     mass_costate = throttle * burn.primer + burn.throttle * (longer - 2 * burn.primer * lighter)
-    return dynamics.joined(
-        flow(state, mu, thruster),
+    bend = third_derivative(bodies, primer, dr)
+    sums = dynamics.summed(
         [
-            *dv,
-            *plus(plus(product(second, dr), turned(dv)), push),
-            -a * throttle / c,
-            *(-p - q for p, q in zip(bent, product(second, dlv), strict=True)),
-            *plus([-d for d in dlr], turned(dlv)),
-            -a * per_mass * per_mass * mass_costate,
-        ],
+            *(t + 0.5 * p for t, p in zip(dynamics.tide(bodies, dr, dv), push, strict=True)),
+            *(t + b for t, b in zip(dynamics.tide(bodies, dlv, dlv_rate), bend, strict=True)),
+            (-0.5 * a * throttle / c)[None],
+            (-0.5 * a * per_mass * per_mass * mass_costate)[None],
+        ]
     )
+    return sums[: 2 * n], sums[2 * n :]
 
 
-def third_derivatives_along(
-    bodies: tuple[dynamics.Primary, dynamics.Primary], w: Components
-) -> list[list[Any]]:
-    """The matrix sum_k Omega_ijk w_k."""
-    size = len(w)
-    matrix: list[list[Any]] = [[0] * size for _ in range(size)]
-    for body in bodies:
-        q = 3 * body.pull * body.inverse_square
-        d = body.offset
-        along = dot(d, w)
-        fifth = 5 * body.inverse_square * along
-        for i in range(size):
-            for j in range(i, size):
-                term = w[i] * d[j] + d[i] * w[j] - fifth * d[i] * d[j]
-                matrix[i][j] = matrix[i][j] + q * (term + along if i == j else term)
-                matrix[j][i] = matrix[i][j]
-    return matrix
+def third_derivative(bodies: Primaries, w: Components, u: Components) -> list[Any]:
+    """The vector sum_jk Omega_ijk w_j u_k by primary, `[2, ...]`."""
+    d = bodies.offset
+    q = 3 * bodies.pull * bodies.inverse_square
+    dw, du = dot(d, w), dot(d, u)
+    along = dot(w, u) - 5 * bodies.inverse_square * dw * du
+    return [q * (wi * du + ui * dw + di * along) for wi, ui, di in zip(w, u, d, strict=True)]
 
 
 def hamiltonian(
@@ -140,8 +172,7 @@ def hamiltonian(
     """H of the smoothed problem, constant along the flow."""
     parts = list(jnp.moveaxis(y, -1, 0))
     position, velocity, mass, lr, lv, lm = _split(parts)
-    bodies = dynamics.primaries(position, mu)
-    pull = plus(dynamics.gradient(position, bodies), turned(velocity))
+    pull = dynamics.ballistic(position, velocity, mu)
     switching = _burn(mass, lv, lm, thruster).switching
     rho = thruster.smoothing
     burning = thruster.acceleration * rho * jax.nn.softplus(switching / rho)

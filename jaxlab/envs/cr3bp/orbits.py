@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from jaxlab.core.errors import ConfigError, ConvergenceError
 from jaxlab.envs.cr3bp import dynamics
 from jaxlab.envs.cr3bp.dop853 import Status
+from jaxlab.envs.cr3bp.flows import vector_field
 from jaxlab.envs.cr3bp.propagation import Accuracy, checked_states, one_each, propagate
 
 #: What a correction may hold fixed, by its place among (x, z, vy, half period).
@@ -31,6 +32,7 @@ FIXED = {"x": 0, "z": 1, "vy": 2, "period": 3}
 FREE, CONDITIONS = np.array([0, 2, 4]), np.array([1, 3, 5])
 #: Orbits are integrated to rounding, half a period at a time.
 FINE = Accuracy(tolerance=1e-14)
+BALLISTIC = vector_field(6)
 
 
 class PeriodicOrbit(NamedTuple):
@@ -61,7 +63,7 @@ def _state_of(u: jax.Array) -> jax.Array:
 def _conditions(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
     """y, vx and vz half a period later, `[..., 3]`, and their derivative, `[..., 3, 4]`."""
     arc = propagate(_state_of(u), u[..., 3], mu, stm=True, accuracy=FINE)
-    rates = jnp.stack(dynamics.ballistic(list(jnp.moveaxis(arc.state, -1, 0)), mu), -1)
+    rates = jnp.moveaxis(BALLISTIC(jnp.moveaxis(arc.state, -1, 0), (mu,)), 0, -1)
     by_start = arc.stm[..., CONDITIONS, :][..., FREE]
     derivative = jnp.concatenate([by_start, rates[..., CONDITIONS, None]], -1)
     failed = (arc.status != Status.DONE)[..., None]

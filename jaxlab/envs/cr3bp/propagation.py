@@ -20,8 +20,9 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from jaxlab.core.errors import ConfigError
-from jaxlab.envs.cr3bp import dop853, dynamics, low_thrust
+from jaxlab.envs.cr3bp import dop853
 from jaxlab.envs.cr3bp.dop853 import Method, require_x64
+from jaxlab.envs.cr3bp.flows import apart, beside, flow, guard, vector_field
 from jaxlab.envs.cr3bp.low_thrust import Thruster
 from jaxlab.envs.cr3bp.systems import require_mass_parameter
 
@@ -33,8 +34,8 @@ class Arc(NamedTuple):
     """Where arcs end.
 
     Attributes:
-      state: `[..., 6]`, or `[..., 14]` under low thrust.
-      stm: Derivative of the end by the start, `[..., 6, 6]` (or 14), where asked for.
+      state: `[..., 6]`, or `[..., 14]` under low thrust; 4 and 10 in the plane.
+      stm: Derivative of the end by the start, `[..., 6, 6]` and so on, where asked for.
       steps: Steps tried.
       status: A `dop853.Status`: an arc that collides ends there, alone.
       time: Time reached.
@@ -85,28 +86,37 @@ class Accuracy(NamedTuple):
 DEFAULT = Accuracy()
 
 
-def guard(radii: tuple[float, float]) -> Any:
-    """Whether a position is inside a primary; for `dop853.integrate`."""
-
-    def inside(y: Any, args: Any) -> jax.Array:
-        bodies = dynamics.primaries(list(y[:3]), args[0])
-        hits = [
-            body.inverse_square * radius**2 >= 1 for body, radius in zip(bodies, radii, strict=True)
-        ]
-        return hits[0] | hits[1]
-
-    return inside
-
-
-def right_hand_side(size: int, tangents: bool) -> Any:
-    """Right-hand side of `size` components with arguments (mu,) or (mu, a, c, rho)."""
-    if size == 6:
-        if tangents:
-            return lambda y, args: dynamics.ballistic_with_tangents(y, args[0], size)
-        return lambda y, args: jnp.stack(dynamics.ballistic(list(y), args[0]))
-    if tangents:
-        return lambda y, args: low_thrust.flow_with_tangents(y, args[0], Thruster(*args[1:]), size)
-    return lambda y, args: jnp.stack(low_thrust.flow(list(y), args[0], Thruster(*args[1:])))
+def _solve(
+    state: jax.Array, tangents: jax.Array | None, time: jax.Array, args: Any, accuracy: Accuracy
+) -> Arc:
+    """Arcs of states `[count, size]` with tangents `[count, size, columns]`."""
+    size = state.shape[1]
+    of = flow(size)
+    start, rates, controlled = of.as_phase(list(state.T)), of.rates, None
+    if tangents is not None:
+        rates = of.rates_with_tangents
+        columns = of.as_phase(list(jnp.moveaxis(tangents, 1, 0)))
+        all_count = accuracy.control == "all"
+        controlled = tuple(
+            (True,) * len(part) + (all_count,) * len(part) for part in (start[0], start[2])
+        )
+        start = beside(start, columns)
+    solution = dop853.integrate(
+        rates,
+        start,
+        time,
+        args,
+        error=dop853.Error(accuracy.tolerance, accuracy.tolerance, controlled),  # type: ignore[arg-type]
+        guard=guard(accuracy.collision_radius, 2 if size in (4, 10) else 3),
+        method=accuracy.method,
+    )
+    end, stm = solution.phase, None
+    if tangents is not None:
+        end, columns = apart(end)
+        stm = jnp.stack(of.from_phase(columns), 1)
+    return Arc(
+        jnp.stack(of.from_phase(end), 1), stm, solution.steps, solution.status, solution.time
+    )
 
 
 @functools.cache
@@ -121,24 +131,8 @@ def _engine(accuracy: Accuracy, tangents: bool) -> Any:
     @jax.jit
     def many(state: jax.Array, time: jax.Array, args: tuple[jax.Array, ...]) -> Arc:
         count, size = state.shape
-        y = state
-        if tangents:
-            eye = jnp.broadcast_to(jnp.eye(size, dtype=state.dtype).ravel(), (count, size * size))
-            y = jnp.concatenate([state, eye], 1)
-        method = accuracy.method
-        if accuracy.control == "state":
-            method = method._replace(controlled=size)
-        solution = dop853.integrate(
-            right_hand_side(size, tangents),
-            y,
-            time,
-            args,
-            tolerance=(accuracy.tolerance, accuracy.tolerance),
-            guard=guard(accuracy.collision_radius),
-            method=method,
-        )
-        stm = solution.y[:, size:].reshape(count, size, size) if tangents else None
-        return Arc(solution.y[:, :size], stm, solution.steps, solution.status, solution.time)
+        eye = jnp.broadcast_to(jnp.eye(size, dtype=state.dtype), (count, size, size))
+        return _solve(state, eye if tangents else None, time, args, accuracy)
 
     @many.def_vmap
     def _(copies: int, batched: Any, state: Any, time: Any, args: Any) -> Any:
@@ -182,7 +176,7 @@ def _differentiable(accuracy: Accuracy) -> Any:
         if not isinstance(d_state, SymbolicZero):
             change += jnp.einsum("nij,nj->ni", full.stm, d_state)
         if not isinstance(d_time, SymbolicZero):
-            rates = right_hand_side(state.shape[1], False)(full.state.T, args)
+            rates = vector_field(state.shape[1])(full.state.T, args)
             change += rates.T * d_time[:, None]
         none = jax.tree.map(_no_tangent, full._replace(stm=None))
         return full._replace(stm=None), none._replace(state=change)
@@ -208,7 +202,8 @@ def propagate(
     """Ballistic arcs.
 
     Args:
-      state: Positions and velocities in units of the system, float64 `[..., 6]`.
+      state: Positions and velocities in units of the system, float64 `[..., 6]`, or `[..., 4]` in
+        the plane.
       time: Spans of either sign, one for all or `[...]`.
       mu: Mass parameter, one for all or `[...]`.
       stm: Also the state transition matrix.
@@ -218,7 +213,7 @@ def propagate(
       PrecisionError: JAX computes in 32 bits.
       ConfigError: Shapes, mass parameter or tolerance are wrong.
     """
-    return _propagate("propagate", state, time, (mu,), 6, stm, accuracy)
+    return _propagate("propagate", state, time, (mu,), (6, 4), stm, accuracy)
 
 
 def propagate_low_thrust(
@@ -232,24 +227,26 @@ def propagate_low_thrust(
 ) -> Arc:
     """Arcs of states (position, velocity, mass) and their costates under smoothed optimal thrust.
 
-    `state` is float64 `[..., 14]`; with a primer vector of zero its direction is undefined.
+    `state` is float64 `[..., 14]`, or `[..., 10]` in the plane; with a primer vector of zero its direction is undefined.
     Args and errors as `propagate`, with the numbers of the thruster one for all or `[...]`.
     """
-    return _propagate("propagate_low_thrust", state, time, (mu, *thruster), 14, stm, accuracy)
+    return _propagate("propagate_low_thrust", state, time, (mu, *thruster), (14, 10), stm, accuracy)
 
 
-def checked_states(what: str, state: Any, mu: Any, size: int = 6) -> jax.Array:
+def checked_states(what: str, state: Any, mu: Any, sizes: tuple[int, ...] = (6,)) -> jax.Array:
     """States `[..., size]` of a problem as they must be.
 
     Raises:
       PrecisionError: JAX computes in 32 bits.
-      ConfigError: They are no float64 `[..., size]`, or the mass parameter is outside (0, 0.5].
+      ConfigError: They are no float64 of one of the sizes, or the mass parameter is outside
+        (0, 0.5].
     """
     require_x64(what)
     state = jnp.asarray(state)
-    if state.shape[-1:] != (size,) or state.dtype != jnp.float64:
+    if state.ndim == 0 or state.shape[-1] not in sizes or state.dtype != jnp.float64:
         raise ConfigError(
-            f"{what}: states are float64 [..., {size}], got {state.dtype}{list(state.shape)}"
+            f"{what}: states are float64 [..., {' or '.join(map(str, sizes))}], "
+            f"got {state.dtype}{list(state.shape)}"
         )
     if not isinstance(mu, jax.core.Tracer):
         require_mass_parameter(mu)
@@ -272,11 +269,17 @@ def one_each(what: str, name: str, value: Any, batch: tuple[int, ...]) -> jax.Ar
 
 
 def _propagate(
-    what: str, state: Any, time: Any, args: Any, size: int, stm: bool, accuracy: Accuracy
+    what: str,
+    state: Any,
+    time: Any,
+    args: Any,
+    sizes: tuple[int, ...],
+    stm: bool,
+    accuracy: Accuracy,
 ) -> Arc:
     accuracy.check()
-    state = checked_states(what, state, args[0], size)
-    batch = state.shape[:-1]
+    state = checked_states(what, state, args[0], sizes)
+    batch, size = state.shape[:-1], state.shape[-1]
     names = ("mu", "acceleration", "exhaust_speed", "smoothing")
     # What is one for all stays one number, which is less to load.
     flat_args = tuple(

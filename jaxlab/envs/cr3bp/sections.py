@@ -18,20 +18,19 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.errors import CapacityError, ConfigError, ConvergenceError
 from jaxlab.envs.cr3bp import dop853
+from jaxlab.envs.cr3bp.flows import flow, guard
 from jaxlab.envs.cr3bp.propagation import (
     DEFAULT,
     Accuracy,
     checked_states,
-    guard,
     one_each,
-    right_hand_side,
 )
 
 #: From a state `[6]` to a number whose zero is the surface.
 Surface = Callable[[jax.Array], jax.Array]
 #: Rounds of the search, of which smooth crossings need some ten.
 ROUNDS = 60
-BALLISTIC = right_hand_side(6, tangents=False)
+BALLISTIC = flow(6)
 AXES = ("x", "y", "z", "vx", "vy", "vz")
 
 
@@ -145,11 +144,11 @@ def first_crossing(state: Any, time: Any, mu: float, surface: Surface, **options
 def _arcs(y: jax.Array, span: jax.Array, mu: jax.Array, accuracy: Accuracy, knots: int) -> Any:
     method = accuracy.method._replace(knots=knots)
     return dop853.integrate(
-        BALLISTIC,
-        y,
+        BALLISTIC.rates,
+        BALLISTIC.as_phase(list(y.T)),
         span,
         (mu,),
-        tolerance=(accuracy.tolerance, accuracy.tolerance),
+        error=dop853.Error(accuracy.tolerance, accuracy.tolerance),
         guard=guard(accuracy.collision_radius),
         method=method,
     )
@@ -159,7 +158,8 @@ def _arcs(y: jax.Array, span: jax.Array, mu: jax.Array, accuracy: Accuracy, knot
 def _found(solution: Any, mu: jax.Array, surface: Surface, direction: int, limit: int) -> Crossings:
     knots = solution.knots
     count, size = knots.time.shape
-    values = jax.vmap(jax.vmap(surface))(knots.y)
+    states = jnp.stack(BALLISTIC.from_phase(knots.phase), -1)
+    values = jax.vmap(jax.vmap(surface))(states)
     before, after = values[:, :-1], values[:, 1:]
     # A value of exactly zero counts once, where the arc arrives at it.
     rising, falling = (before < 0) & (after >= 0), (before > 0) & (after <= 0)
@@ -173,12 +173,12 @@ def _found(solution: Any, mu: jax.Array, surface: Surface, direction: int, limit
     step = step.at[rows, at].set(jnp.arange(size - 1, dtype=jnp.int32)[None], mode="drop")
     valid = jnp.arange(limit)[None] < number[:, None]
     row = jnp.arange(count)[:, None]
-    start, begun = knots.y[row, step], knots.time[row, step]
+    start, begun = states[row, step], knots.time[row, step]
     length = knots.time[row, step + 1] - begun
-    y = start.reshape(-1, 6).T
+    phase = BALLISTIC.as_phase(list(start.reshape(-1, 6).T))
 
     def at_time(h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        end, _ = dop853.step(BALLISTIC, y, h, (mu,))
+        end = jnp.stack(BALLISTIC.from_phase(dop853.step(BALLISTIC.rates, phase, h, (mu,))))
         return jax.vmap(surface, 1)(end), end
 
     h = _root(at_time, values[row, step].ravel(), length.ravel())

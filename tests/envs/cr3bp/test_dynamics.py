@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxlab.envs.cr3bp import dynamics, frames, low_thrust
+from jaxlab.envs.cr3bp.flows import vector_field
 from jaxlab.envs.cr3bp.low_thrust import Thruster
 from jaxlab.envs.cr3bp.systems import get_system
 
@@ -34,8 +35,15 @@ def hamiltonian(y):
     return lr @ v + lv @ pull - THRUSTER.acceleration * burning
 
 
+ARGS = (MU, *THRUSTER)
+
+
 def flow(y):
-    return jnp.stack(low_thrust.flow(list(y), MU, THRUSTER))
+    return vector_field(14)(y, ARGS)
+
+
+def ballistic(y):
+    return vector_field(6)(y, (MU,))
 
 
 def behind(state, tangents):
@@ -53,7 +61,7 @@ def test_ballistic_rates_follow_from_the_potential():
     y = jnp.asarray(np.random.default_rng(1).normal(size=6))
     pull = jax.grad(omega)(y[:3])
     expected = [*y[3:], pull[0] + 2 * y[4], pull[1] - 2 * y[3], pull[2]]
-    np.testing.assert_allclose(dynamics.ballistic(list(y), MU), expected, rtol=1e-13)
+    np.testing.assert_allclose(ballistic(y), expected, rtol=1e-13)
 
 
 def test_the_flow_is_that_of_the_hamiltonian(point):
@@ -69,16 +77,15 @@ def test_the_flow_is_that_of_the_hamiltonian(point):
 def test_variations_of_ballistic_arcs_are_the_derivative(columns):
     rng = np.random.default_rng(columns)
     y, tangents = jnp.asarray(rng.normal(size=6)), jnp.asarray(rng.normal(size=(6, columns)))
-    out = dynamics.ballistic_with_tangents(behind(y, tangents), MU, 6)
-    rates = lambda y: jnp.stack(dynamics.ballistic(list(y), MU))  # noqa: E731
-    expected = jax.vmap(lambda d: jax.jvp(rates, (y,), (d,))[1], 1, 1)(tangents)
-    np.testing.assert_allclose(out[:6], rates(y), rtol=1e-13)
+    out = vector_field(6, tangents=True)(behind(y, tangents), (MU,))
+    expected = jax.vmap(lambda d: jax.jvp(ballistic, (y,), (d,))[1], 1, 1)(tangents)
+    np.testing.assert_allclose(out[:6], ballistic(y), rtol=1e-13)
     np.testing.assert_allclose(np.reshape(out[6:], (6, columns)), expected, rtol=1e-11, atol=1e-12)
 
 
 def test_variations_under_thrust_are_the_derivative(point):
     tangents = jnp.asarray(np.random.default_rng(5).normal(size=(14, 5)))
-    out = low_thrust.flow_with_tangents(behind(point, tangents), MU, THRUSTER)
+    out = vector_field(14, tangents=True)(behind(point, tangents), ARGS)
     expected = jax.vmap(lambda d: jax.jvp(flow, (point,), (d,))[1], 1, 1)(tangents)
     np.testing.assert_allclose(out[:14], flow(point), rtol=1e-13)
     np.testing.assert_allclose(np.reshape(out[14:], (14, 5)), expected, rtol=1e-10, atol=1e-11)
@@ -91,18 +98,25 @@ def test_the_plane_is_a_part_of_space(point):
     tangents = np.random.default_rng(6).normal(size=(10, 2))
     lifted = np.zeros((14, 2))
     lifted[inside] = tangents
-    plane = low_thrust.flow_with_tangents(behind(flat[inside], tangents), MU, THRUSTER, 10)
-    space = low_thrust.flow_with_tangents(behind(flat, lifted), MU, THRUSTER, 14)
+    plane = vector_field(10, tangents=True)(behind(flat[inside], tangents), ARGS)
+    space = vector_field(14, tangents=True)(behind(flat, lifted), ARGS)
     np.testing.assert_allclose(plane[:10], np.array(space[:14])[inside], rtol=1e-14)
     np.testing.assert_allclose(
         np.reshape(plane[10:], (10, 2)), np.reshape(space[14:], (14, 2))[inside], rtol=1e-13
     )
-    ballistic = np.array([0, 1, 3, 4])
+    within = np.array([0, 1, 3, 4])
     np.testing.assert_allclose(
-        dynamics.ballistic(list(flat[ballistic]), MU),
-        np.array(dynamics.ballistic(list(flat[:6]), MU))[ballistic],
-        rtol=1e-14,
+        vector_field(4)(flat[within], (MU,)), np.array(ballistic(flat[:6]))[within], rtol=1e-14
     )
+
+
+def test_both_primaries_are_summed_with_derivatives_forward_and_backward():
+    terms = [jnp.arange(6.0).reshape(2, 3), jnp.ones((2, 1))]
+    sums = dynamics.summed(terms)
+    np.testing.assert_array_equal(sums[0], [3, 5, 7])
+    np.testing.assert_array_equal(sums[1], [2, 2, 2])
+    slope = jax.grad(lambda x: (dynamics.summed([x**2, x])[0] ** 2).sum())(terms[0])
+    np.testing.assert_allclose(slope, 4 * terms[0] * (terms[0] ** 2).sum(0), rtol=1e-15)
 
 
 def test_symplectic_defect_of_what_is_and_what_is_not():
@@ -128,7 +142,7 @@ def test_a_far_body_feels_both_masses_in_the_inertial_frame():
 
     def seen(t):
         # The state a moment later to second order, which its second derivative needs.
-        rates = jnp.stack(dynamics.ballistic(list(state), mu))
+        rates = vector_field(6)(state, (mu,))
         step = t - time
         position = state[:3] + step * rates[:3] + step**2 / 2 * rates[3:]
         moved = jnp.concatenate([position, state[3:] + step * rates[3:]])
