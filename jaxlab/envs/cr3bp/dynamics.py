@@ -61,18 +61,20 @@ class Primaries(NamedTuple):
         the same for both and have no axis of two.
       inverse_square: 1 / r^2.
       pull: m / r^3.
+      steepness: 3 m / r^5.
     """
 
     offset: list[Any]
     inverse_square: Any
     pull: Any
+    steepness: Any
 
     def beside(self, columns: bool) -> Primaries:
         """The same, with an axis for columns of tangents behind that of the primaries."""
         if not columns:
             return self
         along, *rest = self.offset
-        return Primaries([along[:, None], *rest], self.inverse_square[:, None], self.pull[:, None])
+        return Primaries([along[:, None], *rest], *(leaf[:, None] for leaf in self[1:]))
 
 
 def primaries(position: Components, mu: Any) -> Primaries:
@@ -88,7 +90,7 @@ def primaries(position: Components, mu: Any) -> Primaries:
     along = x[None] + both(mu, mu - 1)
     inverse_square = 1 / (along * along + dot(rest, rest))
     pull = both(1 - mu, mu) * inverse_square * jnp.sqrt(inverse_square)
-    return Primaries([along, *rest], inverse_square, pull)
+    return Primaries([along, *rest], inverse_square, pull, 3 * pull * inverse_square)
 
 
 def turned(velocity: Components) -> list[Any]:
@@ -96,25 +98,22 @@ def turned(velocity: Components) -> list[Any]:
     return [2 * velocity[1], -2 * velocity[0], *(0 for _ in velocity[2:])]
 
 
-def drift(position: Components, velocity: Components) -> list[Any]:
-    """Half of what the turning frame adds: a half for each primary."""
-    spin = [*position[:2], *(0 for _ in position[2:])]
-    return [0.5 * p + 0.5 * t for p, t in zip(spin, turned(velocity), strict=True)]
-
-
 def attraction(bodies: Primaries, position: Components, velocity: Components) -> list[Any]:
-    """Accelerations by primary, `[2, ...]`, to be `summed`."""
-    halves = drift(position, velocity)
-    return [h - bodies.pull * d for h, d in zip(halves, bodies.offset, strict=True)]
+    """Accelerations by primary, `[2, ...]`, to be `summed`: each has half of what the frame adds."""
+    pulls = [bodies.pull * d for d in bodies.offset]
+    turning = (0.5 * position[0] + velocity[1], 0.5 * position[1] - velocity[0])
+    return [t - p for t, p in zip(turning, pulls[:2], strict=True)] + [-p for p in pulls[2:]]
 
 
 def tide(bodies: Primaries, change: Components, change_rate: Components) -> list[Any]:
     """The derivative of `attraction` in a direction, by primary."""
-    along = 3 * bodies.inverse_square * dot(bodies.offset, change)
-    halves = drift(change, change_rate)
+    along = bodies.steepness * dot(bodies.offset, change)
+    stretch = [along * d for d in bodies.offset]
+    flat = 0.5 - bodies.pull
     return [
-        h + bodies.pull * (along * d - q)
-        for h, d, q in zip(halves, bodies.offset, change, strict=True)
+        flat * change[0] + change_rate[1] + stretch[0],
+        flat * change[1] - change_rate[0] + stretch[1],
+        *(s - bodies.pull * c for s, c in zip(stretch[2:], change[2:], strict=True)),
     ]
 
 

@@ -160,10 +160,12 @@ def _tangents(
 def third_derivative(bodies: Primaries, w: Components, u: Components) -> list[Any]:
     """The vector sum_jk Omega_ijk w_j u_k by primary, `[2, ...]`."""
     d = bodies.offset
-    q = 3 * bodies.pull * bodies.inverse_square
     dw, du = dot(d, w), dot(d, u)
     along = dot(w, u) - 5 * bodies.inverse_square * dw * du
-    return [q * (wi * du + ui * dw + di * along) for wi, ui, di in zip(w, u, d, strict=True)]
+    return [
+        bodies.steepness * (wi * du + ui * dw + di * along)
+        for wi, ui, di in zip(w, u, d, strict=True)
+    ]
 
 
 def hamiltonian(
