@@ -223,7 +223,8 @@ def continue_family(
                 f"continue_family: after {n} of {steps} orbits the next does not close "
                 f"({float(residual):.2e}): take smaller steps than {step_size:g}"
             )
-        tangent = new - u if natural is None else tangent
+        # Along the family as it is numbered, whichever way it is followed.
+        tangent = np.copysign(1, step_size) * (new - u) if natural is None else tangent
         u = new
         found.append(u)
         residuals.append(residual)

@@ -86,7 +86,7 @@ class Accuracy(NamedTuple):
 DEFAULT = Accuracy()
 
 
-def _solve(
+def solve(
     state: jax.Array, tangents: jax.Array | None, time: jax.Array, args: Any, accuracy: Accuracy
 ) -> Arc:
     """Arcs of states `[count, size]` with tangents `[count, size, columns]`."""
@@ -132,7 +132,7 @@ def _engine(accuracy: Accuracy, tangents: bool) -> Any:
     def many(state: jax.Array, time: jax.Array, args: tuple[jax.Array, ...]) -> Arc:
         count, size = state.shape
         eye = jnp.broadcast_to(jnp.eye(size, dtype=state.dtype), (count, size, size))
-        return _solve(state, eye if tangents else None, time, args, accuracy)
+        return solve(state, eye if tangents else None, time, args, accuracy)
 
     @many.def_vmap
     def _(copies: int, batched: Any, state: Any, time: Any, args: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Spacecraft in the three-body problem: arcs, low thrust, periodic orbits and their families."""

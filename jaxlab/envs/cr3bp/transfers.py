@@ -1,0 +1,167 @@
+"""Low-thrust transfers to a periodic orbit: what is given, and arcs of given initial costates."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxlab.core.errors import ConfigError
+from jaxlab.envs.cr3bp.low_thrust import Thruster
+from jaxlab.envs.cr3bp.propagation import Accuracy, propagate
+from jaxlab.envs.cr3bp.systems import System
+
+#: A target orbit must close to this, by the size of its states.
+CLOSURE = 1e-6
+
+
+class Weights(NamedTuple):
+    """What a transfer costs besides its gap.
+
+    Attributes:
+      propellant: kappa1, of the part of the initial mass that is burnt.
+      time: kappa2, of a unit of time of flight.
+    """
+
+    propellant: Float[Array, ""]
+    time: Float[Array, ""]
+
+
+class Transfer(NamedTuple):
+    """From a state to a periodic orbit; n = 2 in the plane, 3 in space.
+
+    Attributes:
+      mu: Mass parameter.
+      start: Position, velocity and mass at departure, `[2 n + 1]`.
+      thruster: What drives the spacecraft.
+      target: Ballistic states around the orbit, evenly in time, `[nodes, 2 n]`.
+      period: Of the orbit.
+      duration: Shortest and longest time of flight, `[2]`.
+      weights: Of propellant and time.
+    """
+
+    mu: Float[Array, ""]
+    start: Float[Array, " state"]
+    thruster: Thruster
+    target: Float[Array, "nodes components"]
+    period: Float[Array, ""]
+    duration: Float[Array, "2"]
+    weights: Weights
+
+
+def make_transfer(
+    mu: float,
+    start: np.ndarray | jax.Array,
+    thruster: Thruster,
+    orbit: np.ndarray | jax.Array,
+    period: float,
+    *,
+    duration: tuple[float, float],
+    weights: tuple[float, float] = (1e-2, 1e-4),
+    nodes: int = 128,
+) -> Transfer:
+    """A transfer to the orbit through a state.
+
+    Args:
+      mu: Mass parameter.
+      start: Position and velocity, and the mass (1 if left out), `[2 n]` or `[2 n + 1]`.
+      thruster: In units of the system.
+      orbit: A state on the target orbit, `[2 n]`.
+      period: Its period.
+      duration: Shortest and longest time of flight.
+      weights: kappa1 of propellant, kappa2 of time.
+      nodes: States stored around the orbit.
+
+    Raises:
+      PrecisionError: JAX computes in 32 bits.
+      ConfigError: A shape is wrong, a number out of range, or the orbit does not close.
+    """
+    orbit, start = jnp.asarray(orbit, float), jnp.asarray(start, float)
+    size = orbit.shape[-1] if orbit.ndim == 1 else 0
+    if size not in (4, 6) or start.shape not in ((size,), (size + 1,)):
+        raise ConfigError(
+            "start and orbit are [4] in the plane or [6] in space, start with a mass behind if it "
+            f"is not 1: got {list(start.shape)} and {list(orbit.shape)}"
+        )
+    if not 0 < duration[0] < duration[1] < np.inf or not 0 < period < np.inf:
+        raise ConfigError(
+            f"duration {duration} and period {period:g}: expected 0 < shortest < longest, period > 0"
+        )
+    if nodes < 8 or min(weights) < 0:
+        raise ConfigError(f"nodes {nodes} must be at least 8, weights {weights} not negative")
+    if not all(float(number) > 0 for number in thruster):
+        raise ConfigError(f"thruster {tuple(map(float, thruster))}: expected positive numbers")
+    if start.shape == (size,):
+        start = jnp.append(start, 1.0)
+    fine = Accuracy(tolerance=1e-14)
+    times = jnp.arange(nodes) * (period / nodes)
+    around = propagate(
+        jnp.broadcast_to(orbit, (nodes + 1, size)), jnp.append(times, period), mu, accuracy=fine
+    )
+    gap = float(jnp.linalg.norm(around.state[-1] - orbit) / jnp.linalg.norm(orbit))
+    if not gap < CLOSURE:
+        raise ConfigError(
+            f"the target orbit does not close: after its period of {period:g} it is {gap:.1e} away, "
+            f"by its size, which must be below {CLOSURE:g}; correct it first "
+            "(jaxlab.envs.cr3bp.orbits.correct)"
+        )
+    return Transfer(
+        jnp.asarray(mu, float),
+        start,
+        Thruster(*(jnp.asarray(number, float) for number in thruster)),
+        around.state[:-1],
+        jnp.asarray(period, float),
+        jnp.asarray(duration, float),
+        Weights(*(jnp.asarray(weight, float) for weight in weights)),
+    )
+
+
+def thruster_in_units(
+    system: System,
+    *,
+    thrust: float,
+    mass: float,
+    specific_impulse: float,
+    smoothing: float = 1e-2,
+) -> Thruster:
+    """A thruster in units of a system.
+
+    Args:
+      thrust: Newton.
+      mass: Initial mass, kg.
+      specific_impulse: Seconds.
+      smoothing: rho, in units of the switching function.
+
+    Raises:
+      ConfigError: A number is not positive.
+    """
+    if not 0 < smoothing < np.inf:
+        raise ConfigError(f"smoothing {smoothing:g}: expected a positive number")
+    return Thruster(
+        system.thrust_acceleration(thrust, mass),
+        system.exhaust_speed(specific_impulse),
+        smoothing,
+    )
+
+
+def circular_start(mu: float, radius: float, angle: float = np.pi) -> np.ndarray:
+    """A planar state on a direct circular orbit about the larger primary, `[4]`.
+
+    Args:
+      mu: Mass parameter.
+      radius: Of the orbit.
+      angle: From the line to the smaller primary; pi is opposite to it.
+
+    The speed is that of the orbit of the larger primary's mass alone, in the turning frame.
+
+    Raises:
+      ConfigError: The radius is not positive.
+    """
+    if not radius > 0:
+        raise ConfigError(f"radius {radius:g}: expected a positive number")
+    speed = np.sqrt((1 - mu) / radius) - radius
+    along, across = np.cos(angle), np.sin(angle)
+    return np.array([radius * along - mu, radius * across, -speed * across, speed * along])
