@@ -69,27 +69,33 @@ class Primaries(NamedTuple):
     pull: Any
     steepness: Any
 
-    def beside(self, columns: bool) -> Primaries:
-        """The same, with an axis for columns of tangents behind that of the primaries."""
-        if not columns:
-            return self
-        along, *rest = self.offset
+    def beside_columns(self, position: Components, mu: Any) -> Primaries:
+        """The same with an axis for columns of tangents behind that of the primaries.
+
+        Offsets are computed anew from the position, which the caller has at hand.
+        """
+        along, *rest = offsets(position, mu)
         return Primaries([along[:, None], *rest], *(leaf[:, None] for leaf in self[1:]))
+
+
+def _both(large: Any, small: Any, rank: int) -> jax.Array:
+    """Two numbers, or two arrays of one number each lane, as an axis of two in front."""
+    pair = jnp.stack([jnp.asarray(large), jnp.asarray(small)])
+    return pair if pair.ndim > 1 else pair.reshape(2, *(1,) * rank)
+
+
+def offsets(position: Components, mu: Any) -> list[Any]:
+    """From the primaries to a position; see `Primaries`."""
+    x, *rest = position
+    return [x[None] + _both(mu, mu - 1, jnp.ndim(x)), *rest]
 
 
 def primaries(position: Components, mu: Any) -> Primaries:
     """The primaries as seen from a position."""
-    x, *rest = position
-    shape = (2, *(1,) * max(jnp.ndim(x), jnp.ndim(mu)))
-
-    def both(large: Any, small: Any) -> Any:
-        if jnp.ndim(mu):
-            return jnp.stack([jnp.asarray(large), jnp.asarray(small)])
-        return jnp.stack([jnp.asarray(large), jnp.asarray(small)]).reshape(shape)
-
-    along = x[None] + both(mu, mu - 1)
+    along, *rest = offsets(position, mu)
     inverse_square = 1 / (along * along + dot(rest, rest))
-    pull = both(1 - mu, mu) * inverse_square * jnp.sqrt(inverse_square)
+    masses = _both(1 - mu, mu, along.ndim - 1)
+    pull = masses * inverse_square * jnp.sqrt(inverse_square)
     return Primaries([along, *rest], inverse_square, pull, 3 * pull * inverse_square)
 
 
@@ -133,10 +139,11 @@ def ballistic_with_tangents(
     """
     size = len(position) // 2
     bodies = primaries(position[:size], mu)
-    # Computed once, not by every column.
-    bodies = Primaries(bodies.offset, *lax.optimization_barrier(bodies[1:]))
-    own = summed(attraction(bodies, position[:size], velocity[:size]))
-    return (*own, *summed(tide(bodies.beside(True), position[size:], velocity[size:])))
+    # The position is a result as well, so that it is computed once and not by every column.
+    halves = [0.5 * p[None] for p in position[:size]]
+    sums = summed([*attraction(bodies, position[:size], velocity[:size]), *halves])
+    columns = bodies.beside_columns(sums[size:], mu)
+    return (*sums[:size], *summed(tide(columns, position[size:], velocity[size:])))
 
 
 def jacobi_constant(state: Float[Array, "*batch components"], mu: Any) -> Float[Array, "*batch"]:

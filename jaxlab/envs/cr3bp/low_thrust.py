@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float
 
 from jaxlab.envs.cr3bp import dynamics
@@ -88,10 +87,13 @@ def flow(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Components, Compone
     n = len(phase.position) // 2
     bodies = dynamics.primaries(phase.position[:n], mu)
     burn = _burn(phase.rest[0], phase.position[n:], phase.rest[1], thruster)
-    return _flow(phase, bodies, burn, thruster)
+    return _flow(phase, bodies, burn, thruster, ())[:2]
 
 
-def _flow(phase: Phase, bodies: Primaries, burn: _Burn, thruster: Thruster) -> Any:
+def _flow(
+    phase: Phase, bodies: Primaries, burn: _Burn, thruster: Thruster, kept: Components
+) -> Any:
+    """The flow, and what is to be kept as results of the same loop."""
     n = len(phase.position) // 2
     position, primer = phase.position[:n], phase.position[n:]
     velocity, primer_rate = phase.velocity[:n], phase.velocity[n:]
@@ -105,9 +107,10 @@ def _flow(phase: Phase, bodies: Primaries, burn: _Burn, thruster: Thruster) -> A
             *dynamics.tide(bodies, primer, primer_rate),
             0.5 * flow_rate[None],
             (-0.5 * push * burn.primer / phase.rest[0])[None],
+            *(0.5 * number[None] for number in kept),
         ]
     )
-    return sums[: 2 * n], sums[2 * n :]
+    return sums[: 2 * n], sums[2 * n : 2 * n + 2], sums[2 * n + 2 :]
 
 
 def flow_with_tangents(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Any, Any]:
@@ -117,11 +120,12 @@ def flow_with_tangents(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Any, 
     tangent = Phase(phase.position[2 * n :], phase.velocity[2 * n :], phase.rest[2:])
     bodies = dynamics.primaries(own.position[:n], mu)
     burn = _burn(own.rest[0], own.position[n:], own.rest[1], thruster)
-    # Computed once, not by every column.
-    bodies = Primaries(bodies.offset, *lax.optimization_barrier(bodies[1:]))
-    burn = lax.optimization_barrier(burn)
-    accelerations, rates = _flow(own, bodies, burn, thruster)
-    bent, changed = _tangents(own, tangent, bodies.beside(True), burn, thruster)
+    # As results these are computed once, not by every column.
+    kept = (*own.position, *own.rest)
+    accelerations, rates, kept = _flow(own, bodies, burn, thruster, kept)
+    own = own._replace(position=kept[: 2 * n], rest=kept[2 * n :])
+    columns = bodies.beside_columns(kept[:n], mu)
+    bent, changed = _tangents(own, tangent, columns, burn, thruster)
     return (*accelerations, *bent), (*rates, *changed)
 
 

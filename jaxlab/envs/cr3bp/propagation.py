@@ -20,7 +20,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from jaxlab.core.errors import ConfigError
-from jaxlab.envs.cr3bp import dop853
+from jaxlab.envs.cr3bp import diffrax_engine, dop853
 from jaxlab.envs.cr3bp.dop853 import Method, require_x64
 from jaxlab.envs.cr3bp.flows import apart, beside, flow, guard, vector_field
 from jaxlab.envs.cr3bp.low_thrust import Thruster
@@ -58,12 +58,15 @@ class Accuracy(NamedTuple):
       collision_radius: Distances from the larger and the smaller primary at which an arc
         ends; by default next to nothing.
       method: Lanes and limits of the engine.
+      engine: `dop853`, or the name of a solver of diffrax, as `Dopri8`: slower by far in batches,
+        and differentiable in the mass parameter and the thruster, too.
     """
 
     tolerance: float = 1e-12
     control: str = "state"
     collision_radius: tuple[float, float] = (1e-7, 1e-7)
     method: Method = Method()
+    engine: str = "dop853"
 
     def check(self) -> None:
         """Refuse what no integration can keep.
@@ -80,6 +83,8 @@ class Accuracy(NamedTuple):
             raise ConfigError(f"control '{self.control}' is unknown: state, all")
         if not all(radius >= 0 for radius in self.collision_radius):
             raise ConfigError("a collision radius must not be negative")
+        if self.engine != "dop853":
+            diffrax_engine.require_solver(self.engine)
 
 
 #: What arcs are integrated with unless told otherwise.
@@ -169,7 +174,7 @@ def _differentiable(accuracy: Accuracy) -> Any:
         if not all(isinstance(d, SymbolicZero) for d in d_args):
             raise ConfigError(
                 "arcs have no derivative by the mass parameter or the thruster: stop the "
-                "gradient there, or integrate `dynamics` and `low_thrust` with diffrax"
+                "gradient there, or use Accuracy(engine='Dopri8')"
             )
         full = _engine(accuracy, True)(state, time, args)
         change = jnp.zeros_like(state)
@@ -183,6 +188,28 @@ def _differentiable(accuracy: Accuracy) -> Any:
 
     arc.defjvp(rule, symbolic_zeros=True)
     return arc
+
+
+@functools.cache
+def _general(accuracy: Accuracy, stm: bool) -> Any:
+    """`_engine` by diffrax, with its derivatives."""
+
+    @jax.jit
+    def many(state: jax.Array, time: jax.Array, args: tuple[jax.Array, ...]) -> Arc:
+        ends = diffrax_engine.solve(
+            state,
+            stm,
+            time,
+            args,
+            solver=accuracy.engine,
+            tolerance=accuracy.tolerance,
+            control_all=accuracy.control == "all",
+            radii=accuracy.collision_radius,
+            max_steps=accuracy.method.max_steps,
+        )
+        return Arc(*ends)
+
+    return many
 
 
 def _no_tangent(leaf: jax.Array) -> Any:
@@ -286,6 +313,9 @@ def _propagate(
         jnp.asarray(a, jnp.float64) if jnp.ndim(a) == 0 else one_each(what, n, a, batch)
         for n, a in zip(names, args, strict=False)
     )
-    engine = _engine(accuracy, True) if stm else _differentiable(accuracy)
+    if accuracy.engine != "dop853":
+        engine = _general(accuracy, stm)
+    else:
+        engine = _engine(accuracy, True) if stm else _differentiable(accuracy)
     arc = engine(state.reshape(-1, size), one_each(what, "time", time, batch), flat_args)
     return jax.tree.map(lambda leaf: leaf.reshape(*batch, *leaf.shape[1:]), arc)

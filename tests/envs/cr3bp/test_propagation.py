@@ -179,6 +179,7 @@ def test_the_limit_of_steps_is_told_from_an_end():
         (lambda: propagate(starts(2), 1.0, 0.7), r"\(0, 0.5\]"),
         (lambda: propagate(starts(2), 1.0, MU, accuracy=Accuracy(1e-17)), "below"),
         (lambda: propagate(starts(2), 1.0, MU, accuracy=Accuracy(control="none")), "control"),
+        (lambda: propagate(starts(2), 1.0, MU, accuracy=Accuracy(engine="Euler")), "Dopri8"),
     ],
 )
 def test_mistakes_are_named(call, message):
@@ -189,3 +190,34 @@ def test_mistakes_are_named(call, message):
 def test_32_bits_are_refused():
     with jax.enable_x64(False), pytest.raises(PrecisionError, match="64-bit"):
         propagate(jnp.zeros(6), 1.0, MU)
+
+
+@pytest.fixture(scope="module")
+def by_diffrax():
+    return Accuracy(tolerance=1e-11, control="all", engine="Dopri8", collision_radius=(0.01, 1e-3))
+
+
+def test_diffrax_gives_the_same_arcs(by_diffrax):
+    start, time = starts(3), jnp.array([2.0, -1.5, 0.5])
+    # At rest in the inertial frame, so that it falls straight at the larger primary.
+    start = start.at[2].set(jnp.array([-0.6, 0, 0, 0, 0.6, 0]))
+    time = time.at[2].set(3.0)
+    other = propagate(start, time, MU, stm=True, accuracy=by_diffrax)
+    own = propagate(start, time, MU, stm=True, accuracy=by_diffrax._replace(engine="dop853"))
+    np.testing.assert_array_equal(other.status, own.status)
+    assert list(map(Status, np.asarray(own.status))) == [
+        Status.DONE,
+        Status.DONE,
+        Status.COLLISION,
+    ]
+    np.testing.assert_allclose(other.state[:2], own.state[:2], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(other.stm[:2], own.stm[:2], rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(other.time[:2], time[:2])
+
+
+def test_derivatives_by_the_mass_parameter_go_through_diffrax(by_diffrax):
+    start = starts(1)[0]
+    end = lambda mu: propagate(start, 1.0, mu, accuracy=FINE).state  # noqa: E731
+    slope = jax.jit(jax.jacrev(lambda mu: propagate(start, 1.0, mu, accuracy=by_diffrax).state))(MU)
+    step = 1e-4 * MU
+    np.testing.assert_allclose(slope, (end(MU + step) - end(MU - step)) / (2 * step), rtol=1e-5)
