@@ -38,14 +38,17 @@ def require_solver(name: str) -> None:
     """
     import diffrax
 
-    kind = getattr(diffrax, name, None)
-    base = diffrax.AbstractAdaptiveSolver
-    if not (inspect.isclass(kind) and issubclass(kind, base) and not inspect.isabstract(kind)):
-        known = sorted(
-            n
-            for n, c in vars(diffrax).items()
-            if inspect.isclass(c) and issubclass(c, base) and not n.startswith("Abstract")
+    def serves(kind: Any) -> bool:
+        base = diffrax.AbstractAdaptiveSolver
+        if not (inspect.isclass(kind) and issubclass(kind, base)) or inspect.isabstract(kind):
+            return False
+        # Without a control path or a potential, and made without arguments.
+        return getattr(kind, "term_structure", None) is diffrax.AbstractTerm and issubclass(
+            kind, diffrax.AbstractERK
         )
+
+    if not serves(getattr(diffrax, name, None)):
+        known = sorted(n for n, kind in vars(diffrax).items() if serves(kind))
         raise ConfigError(
             f"engine '{name}' is unknown: dop853, or a solver of diffrax: {', '.join(known)}"
         )

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxlab.core.errors import PrecisionError
+from jaxlab.core.errors import ConfigError, PrecisionError
 from jaxlab.envs.cr3bp import dynamics
 from jaxlab.envs.cr3bp.tableau import Row, tableau
 
@@ -108,7 +108,7 @@ class Method(NamedTuple):
       max_steps: Steps a trajectory may take.
       knots: Accepted steps to keep; none by default.
       fixed_steps: So many equal steps instead of a tolerance; the discrete map is then as
-        smooth as the equations.
+        smooth as the equations. A step that ends nowhere is `STEP_TOO_SMALL`.
     """
 
     lanes: int = 64
@@ -116,6 +116,20 @@ class Method(NamedTuple):
     max_steps: int = 100_000
     knots: int = 0
     fixed_steps: int | None = None
+
+    def check(self) -> None:
+        """Refuse what is no way to integrate.
+
+        Raises:
+          ConfigError: A number is out of range or none.
+        """
+        least = {"lanes": 1, "refill_every": 1, "max_steps": 1, "knots": 0, "fixed_steps": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if name == "fixed_steps" and value is None:
+                continue
+            if not isinstance(value, int) or value < low:
+                raise ConfigError(f"{name} {value!r}: expected a whole number of at least {low}")
 
 
 #: The method unless told otherwise.
@@ -308,8 +322,13 @@ def integrate(
         phase, own = unpacked(starts[at]), pick(at)
         none = jnp.zeros(lanes, jnp.int32)
         spans = jnp.where(index < count, span[at], 0)
+        # What cannot begin must not keep a lane busy.
+        known = jnp.isfinite(sum(map(_reach, jax.tree.leaves(phase)))) & jnp.isfinite(spans)
+        status = jnp.where(known, Status.DONE, Status.STEP_TOO_SMALL).astype(jnp.int32)
+        if guard is not None:
+            status = jnp.where(guard(phase, own), jnp.int32(Status.COLLISION), status)
         h = spans / fixed if fixed else _first_step(rates, phase, own, error) * jnp.sign(spans)
-        return _Lanes(index, phase, jnp.zeros_like(spans), spans, h, none, none, none, own)
+        return _Lanes(index, phase, jnp.zeros_like(spans), spans, h, none, none, status, own)
 
     def finished(work: _Lanes) -> jax.Array:
         return (work.time == work.span) | (work.status != Status.DONE)
@@ -331,7 +350,7 @@ def integrate(
             eighth_root = jnp.sqrt(jnp.sqrt(jnp.sqrt(jnp.maximum(size, 1e-20))))
             # A step without a number is a step too far.
             factor = jnp.where(size >= 0, jnp.clip(SAFETY / eighth_root, SHRINK, GROW), SHRINK)
-            small = jnp.abs(h) < SMALLEST * jnp.maximum(jnp.abs(work.time), 1)
+            small = ~(jnp.abs(h) >= SMALLEST * jnp.maximum(jnp.abs(work.time), 1))
         steps = work.steps + ~over
         status = jnp.where(~good & small, Status.STEP_TOO_SMALL, Status.DONE)
         status = jnp.where((steps >= method.max_steps) & ~(good & last), Status.STEP_LIMIT, status)
@@ -403,7 +422,9 @@ def _first_step(rates: Rates, phase: Phase, args: Any, error: Error) -> jax.Arra
     for of in (phase, slopes):
         parts = zip((*of.position, *of.velocity, *of.rest), (*pairs, *pairs, *rest), strict=True)
         sizes.append(sum(_reach(leaf) for leaf, wanted in parts if wanted))
-    return 0.03 * jnp.sqrt(sizes[0] / jnp.maximum(sizes[1], jnp.finfo(sizes[1].dtype).tiny))
+    size = 0.03 * jnp.sqrt(sizes[0] / jnp.maximum(sizes[1], jnp.finfo(sizes[1].dtype).tiny))
+    # Nothing is known of the scale at an origin at rest.
+    return jnp.clip(size, 1e-6, 1e6)
 
 
 def _reach(leaf: jax.Array) -> jax.Array:

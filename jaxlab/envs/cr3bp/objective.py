@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jaxlab.core.errors import ConfigError
@@ -60,7 +61,7 @@ class Objective:
       width: Of the smoothed tip.
       mass_costate: Its initial value, which fixes the scale of all; None makes it unknown too.
       between: Nodes looked at within each step of the integrator.
-      knots: Steps an arc may take.
+      knots: Steps of an arc that are looked at; one that took more is `STEP_LIMIT`.
       rounds: Of the refinement.
       accuracy: Of the integration.
     """
@@ -80,6 +81,8 @@ class Objective:
           ConfigError: An option is out of range.
         """
         self.accuracy.check()
+        if self.accuracy.engine != "dop853":
+            raise ConfigError("the objective integrates with dop853 alone")
         self.measure.check()
         if min(self.between, self.rounds) < 1 or self.knots < 2:
             raise ConfigError("between and rounds must be positive, knots at least 2")
@@ -94,40 +97,51 @@ class Objective:
         return transfer.target.shape[-1] + (self.mass_costate is None)
 
     def __call__(self, costates: Any, transfer: Transfer) -> Any:
-        """J* of initial costates of position, velocity (and mass), `[d]`; differentiable in them.
+        """J* of initial costates of position, velocity (and mass), `[d]`; differentiable in them
+        backward, once.
 
         Raises:
           PrecisionError: JAX computes in 32 bits.
           ConfigError: The number of costates is wrong.
         """
-        return _value(self)(_checked(self, costates, transfer), transfer)
+        return _value(self)(checked_costates(self, costates, transfer), transfer)
 
     def cost(self, costates: Any, transfer: Transfer) -> Cost:
         """All that J* is made of, for costates `[..., d]`; errors as for the value."""
-        costates = _checked(self, costates, transfer, batch=True)
+        costates = checked_costates(self, costates, transfer, batch=True)
         flat = costates.reshape(-1, costates.shape[-1])
         found = _batched(self, False)(flat, transfer)[0]
         return jax.tree.map(lambda leaf: leaf.reshape(*costates.shape[:-1], *leaf.shape[1:]), found)
 
     def cost_and_slope(self, costates: Any, transfer: Transfer) -> tuple[Cost, Slope]:
         """The cost with derivatives, of one vector `[d]`; errors as for the value."""
-        costates = _checked(self, costates, transfer)
+        costates = checked_costates(self, costates, transfer)
         found = _batched(self, True)(costates[None], transfer)
         return jax.tree.map(lambda leaf: leaf[0], found)
 
 
-def _checked(
+def checked_costates(
     objective: Objective, costates: Any, transfer: Transfer, batch: bool = False
 ) -> jax.Array:
+    """Initial costates as they must be, `[unknowns]`, or `[..., unknowns]` of a batch.
+
+    Raises:
+      PrecisionError: JAX computes in 32 bits.
+      ConfigError: An option or their number is wrong.
+    """
     require_x64("a transfer's objective")
     objective.check()
     costates = jnp.asarray(costates)
     size = objective.unknowns(transfer)
-    if costates.shape[-1:] != (size,) or (costates.ndim != 1 and not batch):
+    if costates.shape[-1:] != (size,) or (costates.ndim != 1 and not batch) or 0 in costates.shape:
         raise ConfigError(
             f"initial costates are [{size}] for this transfer, got {list(costates.shape)}"
         )
     return costates.astype(jnp.float64)
+
+
+def _is_primal(leaf: Any) -> bool:
+    return hasattr(leaf, "perturbed")
 
 
 @functools.cache
@@ -136,16 +150,23 @@ def _value(objective: Objective) -> Any:
     def value(costates: jax.Array, transfer: Transfer) -> jax.Array:
         return _batched(objective, False)(costates[None], transfer)[0].value[0]
 
-    def forward(costates: jax.Array, transfer: Transfer) -> Any:
-        cost, slope = _batched(objective, True)(costates[None], transfer)
-        return cost.value[0], (slope.gradient[0], jax.tree.map(jnp.zeros_like, transfer))
+    def forward(costates: Any, transfer: Any) -> Any:
+        if any(leaf.perturbed for leaf in jax.tree.leaves(transfer, is_leaf=_is_primal)):
+            raise ConfigError(
+                "the objective has no derivative by the transfer, only by the costates: stop the "
+                "gradient there"
+            )
+        given = jax.tree.map(lambda leaf: leaf.value, transfer, is_leaf=_is_primal)
+        cost, slope = _batched(objective, True)(costates.value[None], given)
+        return cost.value[0], (slope.gradient[0], jax.tree.map(jnp.zeros_like, given))
 
-    def backward(residuals: Any, cotangent: jax.Array) -> Any:
-        # The transfer is data: its derivative is none of this function's.
+    def backward(residuals: Any, cotangent: Any) -> Any:
         gradient, none = residuals
+        if isinstance(cotangent, SymbolicZero):
+            return jnp.zeros_like(gradient), none
         return cotangent * gradient, none
 
-    value.defvjp(forward, backward)
+    value.defvjp(forward, backward, symbolic_zeros=True)
     return value
 
 
@@ -181,6 +202,12 @@ def departure(objective: Objective, costates: jax.Array, transfer: Transfer) -> 
     return jnp.concatenate(parts, 1)
 
 
+def columns_of_costates(size: int, unknowns: int) -> jax.Array:
+    """Tangents along the unknown costates of states and costates of a size, `[size, unknowns]`."""
+    at = np.arange(unknowns)
+    return jnp.zeros((size, unknowns)).at[size // 2 + at, at].set(1)
+
+
 def _search(objective: Objective, costates: jax.Array, transfer: Transfer) -> Any:
     """The cost of each row, and phi' by the gap."""
     size = transfer.target.shape[-1]
@@ -208,11 +235,7 @@ def _slope(
     count, unknowns = costates.shape
     size = transfer.target.shape[-1]
     y = departure(objective, costates, transfer)
-    columns = (
-        jnp.zeros((y.shape[1], unknowns))
-        .at[size + 1 + np.arange(unknowns), np.arange(unknowns)]
-        .set(1)
-    )
+    columns = columns_of_costates(y.shape[1], unknowns)
     time = jnp.where(jnp.isfinite(cost.value), cost.time, 0)
     arc = solve(
         y,

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.envs.cr3bp import diffrax_engine, dop853
-from jaxlab.envs.cr3bp.dop853 import Method, require_x64
+from jaxlab.envs.cr3bp.dop853 import Method, Status, require_x64
 from jaxlab.envs.cr3bp.flows import apart, beside, flow, guard, vector_field
 from jaxlab.envs.cr3bp.low_thrust import Thruster
 from jaxlab.envs.cr3bp.systems import require_mass_parameter
@@ -83,8 +83,11 @@ class Accuracy(NamedTuple):
             raise ConfigError(f"control '{self.control}' is unknown: state, all")
         if not all(radius >= 0 for radius in self.collision_radius):
             raise ConfigError("a collision radius must not be negative")
+        self.method.check()
         if self.engine != "dop853":
             diffrax_engine.require_solver(self.engine)
+            if self.method.fixed_steps is not None:
+                raise ConfigError("fixed_steps are dop853's: diffrax's solvers adapt theirs")
 
 
 #: What arcs are integrated with unless told otherwise.
@@ -182,8 +185,12 @@ def _differentiable(accuracy: Accuracy) -> Any:
             change += jnp.einsum("nij,nj->ni", full.stm, d_state)
         if not isinstance(d_time, SymbolicZero):
             rates = vector_field(state.shape[1])(full.state.T, args)
-            change += rates.T * d_time[:, None]
+            # An arc that ended early ends there whatever its span.
+            moving = jnp.where(full.status == Status.DONE, d_time, 0)
+            change += rates.T * moving[:, None]
         none = jax.tree.map(_no_tangent, full._replace(stm=None))
+        if not isinstance(d_time, SymbolicZero):
+            none = none._replace(time=moving)
         return full._replace(stm=None), none._replace(state=change)
 
     arc.defjvp(rule, symbolic_zeros=True)
@@ -317,5 +324,7 @@ def _propagate(
         engine = _general(accuracy, stm)
     else:
         engine = _engine(accuracy, True) if stm else _differentiable(accuracy)
+    if 0 in batch:
+        raise ConfigError(f"{what}: there are no states in {list(state.shape)}")
     arc = engine(state.reshape(-1, size), one_each(what, "time", time, batch), flat_args)
     return jax.tree.map(lambda leaf: leaf.reshape(*batch, *leaf.shape[1:]), arc)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.envs.cr3bp import dop853
-from jaxlab.envs.cr3bp.dop853 import Phase, Solution
+from jaxlab.envs.cr3bp.dop853 import Phase, Solution, Status
 from jaxlab.envs.cr3bp.flows import Flow, flow, vector_field
 from jaxlab.envs.cr3bp.transfers import Transfer
 
@@ -81,7 +81,8 @@ class Cost(NamedTuple):
     """What initial costates lead to.
 
     Attributes:
-      value: J*.
+      value: J*; infinite, with the other numbers without meaning, for an arc that collides before
+        the shortest duration or cannot begin.
       gap: |d|.
       propellant: Burnt part of the initial mass.
       time: ts.
@@ -136,6 +137,7 @@ def rendezvous(
     missing = jnp.isnan(best.value)
     size = transfer.target.shape[-1]
     mass0 = transfer.start[-1]
+    assert solution.knots is not None
     cost = Cost(
         jnp.where(missing, jnp.inf, best.value),
         jnp.where(missing, jnp.inf, jnp.sqrt((best.gap**2).sum(0))),
@@ -143,7 +145,10 @@ def rendezvous(
         nodes.begun + best.offset,
         jnp.mod(nodes.target_time + best.shift, transfer.period),
         best.end[: size + 1].T,
-        solution.status,
+        # What lies behind the last knot was not looked at.
+        jnp.where(
+            solution.knots.number > solution.knots.time.shape[1], Status.STEP_LIMIT, solution.status
+        ).astype(jnp.int32),
     )
     return cost, best.gap.T
 

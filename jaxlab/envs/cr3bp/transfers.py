@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.envs.cr3bp.dop853 import Status
 from jaxlab.envs.cr3bp.low_thrust import Thruster
 from jaxlab.envs.cr3bp.propagation import Accuracy, propagate
-from jaxlab.envs.cr3bp.systems import System
+from jaxlab.envs.cr3bp.systems import System, require_mass_parameter
 
 #: A target orbit must close to this, by the size of its states.
 CLOSURE = 1e-6
@@ -79,28 +80,39 @@ def make_transfer(
       PrecisionError: JAX computes in 32 bits.
       ConfigError: A shape is wrong, a number out of range, or the orbit does not close.
     """
-    orbit, start = jnp.asarray(orbit, float), jnp.asarray(start, float)
+    require_mass_parameter(mu)
+    orbit, start = _numbers("orbit", orbit), _numbers("start", start)
     size = orbit.shape[-1] if orbit.ndim == 1 else 0
     if size not in (4, 6) or start.shape not in ((size,), (size + 1,)):
         raise ConfigError(
             "start and orbit are [4] in the plane or [6] in space, start with a mass behind if it "
             f"is not 1: got {list(start.shape)} and {list(orbit.shape)}"
         )
-    if not 0 < duration[0] < duration[1] < np.inf or not 0 < period < np.inf:
-        raise ConfigError(
-            f"duration {duration} and period {period:g}: expected 0 < shortest < longest, period > 0"
-        )
-    if nodes < 8 or min(weights) < 0:
-        raise ConfigError(f"nodes {nodes} must be at least 8, weights {weights} not negative")
-    if not all(float(number) > 0 for number in thruster):
-        raise ConfigError(f"thruster {tuple(map(float, thruster))}: expected positive numbers")
+    if start.shape == (size + 1,) and not start[-1] > 0:
+        raise ConfigError(f"start has a mass of {float(start[-1]):g}: expected a positive number")
+    limits, weight = _numbers("duration", duration), _numbers("weights", weights)
+    if limits.shape != (2,) or not 0 < limits[0] < limits[1]:
+        raise ConfigError(f"duration {duration}: expected 0 < shortest < longest")
+    if weight.shape != (2,) or not (weight >= 0).all():
+        raise ConfigError(f"weights {weights}: expected two numbers, not negative")
+    engine = _numbers("thruster", thruster)
+    if engine.shape != (3,) or not (engine > 0).all():
+        raise ConfigError(f"thruster {tuple(thruster)}: expected three positive numbers")
+    if not _numbers("period", period) > 0 or not isinstance(nodes, int) or nodes < 8:
+        raise ConfigError(f"period {period} must be positive, nodes {nodes} at least 8")
     if start.shape == (size,):
-        start = jnp.append(start, 1.0)
+        start = np.append(start, 1.0)
     fine = Accuracy(tolerance=1e-14)
     times = jnp.arange(nodes) * (period / nodes)
     around = propagate(
         jnp.broadcast_to(orbit, (nodes + 1, size)), jnp.append(times, period), mu, accuracy=fine
     )
+    if not (around.status == Status.DONE).all():
+        raise ConfigError("the target orbit runs into a primary or cannot be followed")
+    if float(jnp.linalg.norm(around.state[nodes // 2] - orbit)) < CLOSURE:
+        raise ConfigError(
+            "the target orbit stays where it is: give a periodic orbit, no equilibrium"
+        )
     gap = float(jnp.linalg.norm(around.state[-1] - orbit) / jnp.linalg.norm(orbit))
     if not gap < CLOSURE:
         raise ConfigError(
@@ -110,13 +122,28 @@ def make_transfer(
         )
     return Transfer(
         jnp.asarray(mu, float),
-        start,
+        jnp.asarray(start),
         Thruster(*(jnp.asarray(number, float) for number in thruster)),
         around.state[:-1],
         jnp.asarray(period, float),
         jnp.asarray(duration, float),
         Weights(*(jnp.asarray(weight, float) for weight in weights)),
     )
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """Finite numbers as float64.
+
+    Raises:
+      ConfigError: They are not.
+    """
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} {value!r}: expected numbers") from None
+    if not np.isfinite(array).all():
+        raise ConfigError(f"{name} {value}: expected finite numbers")
+    return array
 
 
 def thruster_in_units(

@@ -221,3 +221,46 @@ def test_derivatives_by_the_mass_parameter_go_through_diffrax(by_diffrax):
     slope = jax.jit(jax.jacrev(lambda mu: propagate(start, 1.0, mu, accuracy=by_diffrax).state))(MU)
     step = 1e-4 * MU
     np.testing.assert_allclose(slope, (end(MU + step) - end(MU - step)) / (2 * step), rtol=1e-5)
+
+
+def test_arcs_that_cannot_begin_end_at_once():
+    """At a primary, without a number, at an equilibrium at rest: none keeps a lane busy."""
+    start = starts(5)
+    start = start.at[1, 0].set(jnp.nan).at[2].set(0).at[2, 0].set(1 - MU).at[3, 0].set(1e200)
+    start = start.at[4].set(0)
+    arc = propagate(start, jnp.array([1.0, 1.0, 1.0, 1.0, 0.0]), MU)
+    expected = [Status.DONE, Status.STEP_TOO_SMALL, Status.COLLISION, Status.STEP_TOO_SMALL]
+    assert list(map(Status, np.asarray(arc.status)))[:4] == expected
+    assert (np.asarray(arc.steps) < 100).all()
+    middle = propagate(jnp.zeros(6), 1.0, 0.5)
+    assert Status(int(middle.status)) == Status.DONE
+    np.testing.assert_array_equal(middle.state, 0)
+
+
+def test_an_arc_that_ended_early_does_not_move_with_its_span():
+    falling = jnp.array([-0.6, 0, 0, 0, 0.6, 0])
+    accuracy = Accuracy(collision_radius=(0.01, 1e-3))
+    end = jax.jit(jax.grad(lambda t: propagate(falling, t, MU, accuracy=accuracy).state[0]))
+    assert end(3.0) == 0
+    assert abs(end(0.1)) > 1e-3
+    assert jax.grad(lambda t: propagate(falling, t, MU, accuracy=accuracy).time)(0.1) == 1
+
+
+@pytest.mark.parametrize(
+    "method", [Method(refill_every=0), Method(lanes=0), Method(fixed_steps=0), Method(knots=-1)]
+)
+def test_methods_that_are_none_are_refused(method):
+    with pytest.raises(ConfigError, match="whole number"):
+        propagate(starts(1), 1.0, MU, accuracy=Accuracy(method=method))
+
+
+def test_fixed_steps_converge_to_the_adaptive_arc():
+    start, span = starts(5), jnp.linspace(1, 3, 5)
+    fine = propagate(start, span, MU, accuracy=FINE).state
+    errors = []
+    for steps in (20, 40):
+        arc = propagate(start, span, MU, accuracy=Accuracy(method=Method(fixed_steps=steps)))
+        assert (np.asarray(arc.steps) == steps).all()
+        errors.append(np.abs(arc.state - fine).max())
+    assert errors[1] < errors[0] / 100  # order 8
+    assert errors[1] < 1e-9
