@@ -207,7 +207,7 @@ def _stages(rates: Rates, phase: Phase, h: jax.Array, args: Any) -> _Stages:
     stages = _Stages([], [])
     for time, rows in tableau().stages:
         at = _moved(phase, h, time, rows, stages) if time else phase
-        # The barrier keeps XLA from computing a stage again for everyone who uses it.
+        # Slopes that are no sums of `dynamics.summed` may be computed again by all who use them.
         slopes = lax.optimization_barrier(tuple(map(tuple, rates(at, args))))
         stages.accelerations.append(slopes[0])
         stages.rates.append(slopes[1])
@@ -286,7 +286,8 @@ def integrate(
       span: Times to integrate over, of either sign, `[count]`.
       args: A pytree whose leaves are scalars or `[count]`; `rates` sees `[lanes]` or scalars.
       error: What sets the step size.
-      guard: Where it is true at an accepted step a trajectory ends with `COLLISION`.
+      guard: Where it is true, at the start or at an accepted step, a trajectory ends with
+        `COLLISION`.
       method: Static options.
     """
     error = error or Error()

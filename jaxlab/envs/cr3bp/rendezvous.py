@@ -134,12 +134,12 @@ def rendezvous(
     """
     nodes = _nearest(solution, of, args, transfer, measure, between)
     best = _Refinement(of, args, transfer, measure, nodes).run(rounds)
-    missing = jnp.isnan(best.value)
+    missing = jnp.isinf(best.value)
     size = transfer.target.shape[-1]
     mass0 = transfer.start[-1]
     assert solution.knots is not None
     cost = Cost(
-        jnp.where(missing, jnp.inf, best.value),
+        best.value,
         jnp.where(missing, jnp.inf, jnp.sqrt((best.gap**2).sum(0))),
         (mass0 - best.end[size]) / mass0,
         nodes.begun + best.offset,
@@ -265,7 +265,7 @@ class _Refinement:
         self.low, self.high = shortest - nodes.begun, longest - nodes.begun
 
     def run(self, rounds: int) -> _Local:
-        """The best of so many evaluations."""
+        """The best of so many evaluations; infinite where none has a value."""
         nodes, lanes = self.nodes, self.nodes.offset.shape
         reach = jnp.maximum(nodes.length, 1e-9)
         spacing = self.transfer.period / len(self.transfer.target)
@@ -287,8 +287,7 @@ class _Refinement:
         begin = _Local(
             nodes.offset, none, far, jnp.ones((self.size, *lanes)), jnp.ones((self.of.size, *lanes))
         )
-        best = lax.fori_loop(0, rounds, once, (begin, nodes.offset, none, none + 1))[0]
-        return best._replace(value=jnp.where(jnp.isinf(best.value), jnp.nan, best.value))
+        return lax.fori_loop(0, rounds, once, (begin, nodes.offset, none, none + 1))[0]
 
     def at(self, offset: jax.Array, shift: jax.Array) -> _Local:
         """The cost at times that far from the nodes."""

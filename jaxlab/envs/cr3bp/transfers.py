@@ -1,4 +1,4 @@
-"""Low-thrust transfers to a periodic orbit: what is given, and arcs of given initial costates."""
+"""Low-thrust transfers to a periodic orbit: what is given of them."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ def make_transfer(
     return Transfer(
         jnp.asarray(mu, float),
         jnp.asarray(start),
-        Thruster(*(jnp.asarray(number, float) for number in thruster)),
+        Thruster(*map(jnp.asarray, engine)),
         around.state[:-1],
         jnp.asarray(period, float),
-        jnp.asarray(duration, float),
-        Weights(*(jnp.asarray(weight, float) for weight in weights)),
+        jnp.asarray(limits),
+        Weights(*map(jnp.asarray, weight)),
     )
 
 
