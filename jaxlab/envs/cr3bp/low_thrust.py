@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from jaxlab.core.errors import ConfigError
 from jaxlab.envs.cr3bp import dynamics
 from jaxlab.envs.cr3bp.dop853 import Phase
 from jaxlab.envs.cr3bp.dynamics import Components, Primaries, dot, turned
@@ -43,6 +45,25 @@ class Thruster(NamedTuple):
     acceleration: Any
     exhaust_speed: Any
     smoothing: Any
+
+
+def require_thruster(thruster: Any) -> None:
+    """Refuse a thruster of other than finite, positive numbers; traced ones pass.
+
+    Raises:
+      ConfigError: A number is none, not finite or not positive, or there are not three.
+    """
+    if not isinstance(thruster, tuple) or len(thruster) != len(Thruster._fields):
+        raise ConfigError(f"thruster {thruster!r}: expected a Thruster of three numbers")
+    for name, value in zip(Thruster._fields, thruster, strict=True):
+        if isinstance(value, jax.core.Tracer):
+            continue
+        try:
+            values = np.asarray(value, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(f"thruster: {name} is {value!r}, expected a number") from None
+        if not bool((np.isfinite(values) & (values > 0)).all()):
+            raise ConfigError(f"thruster: {name} is {value}, expected finite and positive")
 
 
 class _Burn(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +24,7 @@ from jaxlab.core.errors import ConfigError
 from jaxlab.envs.cr3bp import diffrax_engine, dop853
 from jaxlab.envs.cr3bp.dop853 import Method, Status, require_x64
 from jaxlab.envs.cr3bp.flows import apart, beside, flow, guard, vector_field
-from jaxlab.envs.cr3bp.low_thrust import Thruster
+from jaxlab.envs.cr3bp.low_thrust import Thruster, require_thruster
 from jaxlab.envs.cr3bp.systems import require_mass_parameter
 
 #: Below this relative tolerance 64-bit rounding decides, not the method.
@@ -72,8 +73,18 @@ class Accuracy(NamedTuple):
         """Refuse what no integration can keep.
 
         Raises:
-          ConfigError: The tolerance is below rounding, or the control unknown.
+          ConfigError: An option is no constant, the tolerance below rounding, the control unknown.
         """
+        for name, value in self._asdict().items():
+            try:
+                hash(value)
+            except TypeError:
+                raise ConfigError(
+                    f"{name} of an Accuracy is a {type(value).__name__}: programs are compiled for "
+                    "its options, so give plain numbers, strings and tuples of them"
+                ) from None
+        if not isinstance(self.tolerance, numbers.Real):
+            raise ConfigError(f"a tolerance of {self.tolerance!r}: expected a number")
         if not self.tolerance >= FINEST:
             raise ConfigError(
                 f"a tolerance of {self.tolerance:g} is below what 64-bit floats can hold: "
@@ -81,13 +92,20 @@ class Accuracy(NamedTuple):
             )
         if self.control not in ("state", "all"):
             raise ConfigError(f"control '{self.control}' is unknown: state, all")
-        if not all(radius >= 0 for radius in self.collision_radius):
-            raise ConfigError("a collision radius must not be negative")
+        radii = self.collision_radius
+        if not isinstance(radii, tuple) or len(radii) != 2 or not all(map(_is_radius, radii)):
+            raise ConfigError(
+                f"collision_radius {radii!r}: expected two numbers, none of them negative"
+            )
         self.method.check()
         if self.engine != "dop853":
             diffrax_engine.require_solver(self.engine)
             if self.method.fixed_steps is not None:
                 raise ConfigError("fixed_steps are dop853's: diffrax's solvers adapt theirs")
+
+
+def _is_radius(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and bool(value >= 0)
 
 
 #: What arcs are integrated with unless told otherwise.
@@ -262,8 +280,10 @@ def propagate_low_thrust(
     """Arcs of states (position, velocity, mass) and their costates under smoothed optimal thrust.
 
     `state` is float64 `[..., 14]`, or `[..., 10]` in the plane; with a primer vector of zero its direction is undefined.
-    Args and errors as `propagate`, with the numbers of the thruster one for all or `[...]`.
+    Args and errors as `propagate`, with the numbers of the thruster one for all or `[...]`; they
+    must be finite and positive.
     """
+    require_thruster(thruster)
     return _propagate("propagate_low_thrust", state, time, (mu, *thruster), (14, 10), stm, accuracy)
 
 

@@ -180,11 +180,45 @@ def test_the_limit_of_steps_is_told_from_an_end():
         (lambda: propagate(starts(2), 1.0, MU, accuracy=Accuracy(1e-17)), "below"),
         (lambda: propagate(starts(2), 1.0, MU, accuracy=Accuracy(control="none")), "control"),
         (lambda: propagate(starts(2), 1.0, MU, accuracy=Accuracy(engine="Euler")), "Dopri8"),
+        (
+            lambda: Accuracy(collision_radius=[1e-7, 1e-7]).check(),
+            "collision_radius of an Accuracy",
+        ),
+        (lambda: Accuracy(jnp.array(1e-9)).check(), "tolerance of an Accuracy is a"),
+        (lambda: Accuracy("fine").check(), "'fine': expected a number"),
+        (lambda: Accuracy(collision_radius=(1e-7,)).check(), "expected two numbers"),
+        (lambda: Accuracy(collision_radius=(1e-7, -1.0)).check(), "none of them negative"),
     ],
 )
 def test_mistakes_are_named(call, message):
     with pytest.raises(ConfigError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"acceleration": 0.0}, "acceleration is 0.0, expected finite and positive"),
+        ({"exhaust_speed": float("inf")}, "exhaust_speed is inf"),
+        ({"smoothing": np.array([1e-2, -1e-2])}, "smoothing is"),
+        ({"smoothing": None}, "smoothing is None"),
+        ({"acceleration": "full"}, "acceleration is 'full', expected a number"),
+    ],
+)
+def test_thrusters_that_are_none_are_refused(change, message):
+    thruster = oracles.THRUSTER._replace(**change)
+    start = np.broadcast_to(oracles.LOW_THRUST_START, (2, 14))
+    with pytest.raises(ConfigError, match=message):
+        propagate_low_thrust(start, 1.0, MU, thruster)
+    with pytest.raises(ConfigError, match="a Thruster of three numbers"):
+        low_thrust.require_thruster(thruster[:2])
+
+
+def test_traced_thrusters_pass():
+    check = lambda a: low_thrust.require_thruster(oracles.THRUSTER._replace(acceleration=a))  # noqa: E731
+    jax.eval_shape(check, jnp.zeros(()))
+    with pytest.raises(ConfigError, match="acceleration"):
+        check(jnp.zeros(()))
 
 
 def test_32_bits_are_refused():
