@@ -1,0 +1,1 @@
+"""Quantum Boltzmann machines: Gibbs states of Pauli Hamiltonians, their metrics, and data."""
