@@ -108,7 +108,9 @@ def blocks(parameters: Any, model: ConditionalModel) -> Blocks:
     require_memory(count, strings.dimension, real=strings.real)
     parameters = jnp.asarray(parameters)
     if parameters.shape != (model.size,):
-        raise ConfigError(f"parameters are {parameters.shape}, expected ({model.size},): one a term")
+        raise ConfigError(
+            f"parameters are {parameters.shape}, expected ({model.size},): one a term"
+        )
     signs = model.signs()
     fields = jax.ops.segment_sum(parameters[:, None] * signs, which, num_segments=len(strings))
 

@@ -58,7 +58,7 @@ def bernoulli_mixture(
             "least 1 centre"
         )
     # The older generator, since its numbers are those of the published experiment.
-    rng = np.random.RandomState(seed)  # noqa: NPY002
+    rng = np.random.RandomState(seed)
     bits = bits_of(units)
     total = np.zeros(2**units)
     for _ in range(centres):
@@ -98,7 +98,7 @@ def random_strings(units: int, count: int | None = None, *, seed: int = 0) -> np
         raise ConfigError(f"{count} distinct strings of {units} bits: expected 1 to {states}")
     chosen = np.zeros(states, bool)
     # The older generator, since its numbers are those of the published experiment.
-    chosen[np.random.RandomState(seed).permutation(states)[:count]] = True  # noqa: NPY002
+    chosen[np.random.RandomState(seed).permutation(states)[:count]] = True
     return _uniform_on(chosen)
 
 

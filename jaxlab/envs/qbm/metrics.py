@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -85,9 +84,3 @@ def metric(
       CapacityError, PrecisionError, DeviceError, ConfigError: See `gibbs.gibbs_state`.
     """
     return state_metric(gibbs_state(parameters, strings), strings, kind)
-
-
-def natural_direction(matrix: Any, gradient: Any, damping: Any) -> Float[Array, " terms"]:
-    """`(G + damping I)^-1 gradient` by Cholesky's factor; NaN where that is not positive."""
-    damped = matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype)
-    return jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(damped), True), gradient)
