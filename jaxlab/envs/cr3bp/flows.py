@@ -33,6 +33,7 @@ class Flow(NamedTuple):
       from_phase: Its inverse.
       rates: Of a phase, with arguments (mu,) or (mu, a, c, rho).
       rates_with_tangents: Of a phase and, behind it in each of its parts, of its tangents.
+      axes: 2 in the plane, 3 in space.
     """
 
     size: int
@@ -40,6 +41,7 @@ class Flow(NamedTuple):
     from_phase: Any
     rates: Any
     rates_with_tangents: Any
+    axes: int
 
 
 def flow(size: int) -> Flow:
@@ -52,6 +54,7 @@ def flow(size: int) -> Flow:
             lambda phase: [*phase.position, *phase.velocity],
             lambda phase, args: (dynamics.ballistic(*phase[:2], *args), ()),
             lambda phase, args: (dynamics.ballistic_with_tangents(*phase[:2], *args), ()),
+            half,
         )
     return Flow(
         size,
@@ -59,6 +62,7 @@ def flow(size: int) -> Flow:
         low_thrust.from_phase,
         lambda phase, args: low_thrust.flow(phase, args[0], Thruster(*args[1:])),
         lambda phase, args: low_thrust.flow_with_tangents(phase, args[0], Thruster(*args[1:])),
+        half // 2,
     )
 
 

@@ -96,18 +96,27 @@ def from_phase(phase: Phase) -> list[Any]:
     return [*phase.position[:n], *phase.velocity[:n], phase.rest[0], *lr, *primer, phase.rest[1]]
 
 
-def _burn(mass: Any, primer: Components, mass_costate: Any, thruster: Thruster) -> _Burn:
+def _burn(
+    mass: Any, primer: Components, mass_costate: Any, thruster: Thruster, held: Any = None
+) -> _Burn:
     length = jnp.sqrt(dot(primer, primer))
     switching = length / mass + mass_costate / thruster.exhaust_speed
-    throttle = 0.5 * (1 + jnp.tanh(switching / (2 * thruster.smoothing)))
+    throttle = held
+    if held is None:
+        throttle = 0.5 * (1 + jnp.tanh(switching / (2 * thruster.smoothing)))
     return _Burn(length, [p / length for p in primer], switching, throttle)
 
 
-def flow(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Components, Components]:
-    """Accelerations of position and primer, and rates of mass and its costate."""
+def flow(
+    phase: Phase, mu: Any, thruster: Thruster, held: Any = None
+) -> tuple[Components, Components]:
+    """Accelerations of position and primer, and rates of mass and its costate.
+
+    The throttle is `held`, 0 or 1, where given.
+    """
     n = len(phase.position) // 2
     bodies = dynamics.primaries(phase.position[:n], mu)
-    burn = _burn(phase.rest[0], phase.position[n:], phase.rest[1], thruster)
+    burn = _burn(phase.rest[0], phase.position[n:], phase.rest[1], thruster, held)
     return _flow(phase, bodies, burn, thruster, ())[:2]
 
 
@@ -134,13 +143,15 @@ def _flow(
     return sums[: 2 * n], sums[2 * n : 2 * n + 2], sums[2 * n + 2 :]
 
 
-def flow_with_tangents(phase: Phase, mu: Any, thruster: Thruster) -> tuple[Any, Any]:
+def flow_with_tangents(
+    phase: Phase, mu: Any, thruster: Thruster, held: Any = None
+) -> tuple[Any, Any]:
     """The flow of a phase and, behind it in each part, of tangents with columns in front."""
     n = len(phase.position) // 4
     own = Phase(phase.position[: 2 * n], phase.velocity[: 2 * n], phase.rest[:2])
     tangent = Phase(phase.position[2 * n :], phase.velocity[2 * n :], phase.rest[2:])
     bodies = dynamics.primaries(own.position[:n], mu)
-    burn = _burn(own.rest[0], own.position[n:], own.rest[1], thruster)
+    burn = _burn(own.rest[0], own.position[n:], own.rest[1], thruster, held)
     # As results these are computed once, not by every column.
     kept = (*own.position, *own.rest)
     accelerations, rates, kept = _flow(own, bodies, burn, thruster, kept)

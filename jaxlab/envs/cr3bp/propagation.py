@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int
 from jaxlab.core.errors import ConfigError
 from jaxlab.envs.cr3bp import diffrax_engine, dop853
 from jaxlab.envs.cr3bp.dop853 import Method, Status, require_x64
-from jaxlab.envs.cr3bp.flows import apart, beside, flow, guard, vector_field
+from jaxlab.envs.cr3bp.flows import Flow, apart, beside, flow, guard, vector_field
 from jaxlab.envs.cr3bp.low_thrust import Thruster, require_thruster
 from jaxlab.envs.cr3bp.systems import require_mass_parameter
 
@@ -113,11 +113,18 @@ DEFAULT = Accuracy()
 
 
 def solve(
-    state: jax.Array, tangents: jax.Array | None, time: jax.Array, args: Any, accuracy: Accuracy
+    state: jax.Array,
+    tangents: jax.Array | None,
+    time: jax.Array,
+    args: Any,
+    accuracy: Accuracy,
+    of: Flow | None = None,
 ) -> Arc:
-    """Arcs of states `[count, size]` with tangents `[count, size, columns]`."""
-    size = state.shape[1]
-    of = flow(size)
+    """Arcs of states `[count, size]` with tangents `[count, size, columns]`.
+
+    The flow is that of the size of states unless given.
+    """
+    of = of or flow(state.shape[1])
     start, rates, controlled = of.as_phase(list(state.T)), of.rates, None
     if tangents is not None:
         rates = of.rates_with_tangents
@@ -133,7 +140,7 @@ def solve(
         time,
         args,
         error=dop853.Error(accuracy.tolerance, accuracy.tolerance, controlled),  # type: ignore[arg-type]
-        guard=guard(accuracy.collision_radius, 2 if size in (4, 10) else 3),
+        guard=guard(accuracy.collision_radius, of.axes),
         method=accuracy.method,
     )
     end, stm = solution.phase, None

@@ -110,11 +110,11 @@ def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) ->
 
         def once(_: Any, carry: Any) -> Any:
             now, damping, accepted = carry
-            move = _least_change(now, scale, damping)
+            move = least_change(now, scale, damping)
             # At an end of the duration the others must do without the time.
             stuck = jnp.clip(now.unknowns[:, -2] + move[:, -2], *transfer.duration)
             free = stuck != now.unknowns[:, -2]
-            move = _least_change(now, scale.at[:, -2].multiply(free), damping)
+            move = least_change(now, scale.at[:, -2].multiply(free), damping)
             move = move.at[:, -2:].set(jnp.clip(move[:, -2:], -TIME_STEP, TIME_STEP))
             trial = now.unknowns + move
             trial = trial.at[:, -2].set(jnp.clip(trial[:, -2], *transfer.duration))
@@ -144,8 +144,11 @@ def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) ->
     return many
 
 
-def _least_change(now: _Point, scale: jax.Array, damping: jax.Array) -> jax.Array:
-    """The step to the damped linearised gap's minimum, of least change by `scale`."""
+def least_change(now: Any, scale: jax.Array, damping: jax.Array) -> jax.Array:
+    """The step to the damped linearised gap's minimum, of least change by `scale`.
+
+    Of a `residual [count, conditions]` and its `slope [count, conditions, unknowns]`.
+    """
     gram = jnp.einsum("nij,nj,nkj->nik", now.slope, scale, now.slope)
     size = gram.shape[-1]
     level = damping * jnp.einsum("nii->n", gram) / size
