@@ -1,20 +1,24 @@
 """One spin in a field `phi . sigma`: its potential and Bloch vector, smooth at zero field.
 
 The potential is `log Tr exp(phi . sigma) = log(2 cosh |phi|)`, its gradient the Bloch vector
-`tanh(|phi|) phi / |phi|`.
+`tanh(|phi|) phi / |phi|`. Functions take squares `R^2 = |phi|^2`; squares of fields up to 1e150
+are numbers, and nothing else overflows.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-#: Below this square of a field the series are used, whose next term is below 1e-17 there.
+#: In the place of smaller squares, whose spins answer in the same way.
+_LEAST = 1e-300
+#: Below this square the derivative of the ratio is summed as a series.
 _SMALL = 1e-2
-#: `tanh(x) / x` in powers of x^2 (Abramowitz & Stegun 4.5.64).
+#: `tanh(x) / x` in powers of x^2 (Abramowitz & Stegun 4.5.64); the next one is below 1e-17.
 _SERIES = (
     *(1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925),
     *(21844 / 6081075, -929569 / 638512875),
@@ -23,47 +27,28 @@ _SERIES = (
 _FACTORS = 512
 
 
-class _Field(NamedTuple):
-    small: Array
-    length: Array
-    decay: Array
-
-
-def _field(squares: Array) -> _Field:
-    """Length R of the fields and `exp(-2 R)`, with R = 1 in the place of small ones."""
-    small = squares < _SMALL
-    length = jnp.sqrt(jnp.where(small, 1.0, squares))
-    return _Field(small, length, jnp.exp(-2 * length))
-
-
-def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
-    value = jnp.full_like(x, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
-    return value
+def _length(squares: Any) -> Array:
+    return jnp.sqrt(jnp.maximum(jnp.asarray(squares), _LEAST))
 
 
 @jax.custom_jvp
 def tanh_ratio(squares: Any) -> Float[Array, "*shape"]:
-    """`tanh(R) / R` by the squares `R^2` of lengths; 1 at zero."""
-    squares = jnp.asarray(squares)
-    small, length, decay = _field(squares)
-    return jnp.where(
-        small,
-        _polynomial(_SERIES, jnp.where(small, squares, 0.0)),
-        (1 - decay) / ((1 + decay) * length),
-    )
+    """`tanh(R) / R` by the squares `R^2`; 1 at zero."""
+    length = _length(squares)
+    return jnp.tanh(length) / length
 
 
 def tanh_ratio_slope(squares: Any) -> Float[Array, "*shape"]:
     """Twice the derivative of `tanh_ratio` by its argument: `(sech^2 R - tanh(R) / R) / R^2`."""
     squares = jnp.asarray(squares)
-    small, length, decay = _field(squares)
-    curved = 4 * decay / (1 + decay) ** 2 - (1 - decay) / ((1 + decay) * length)
-    derivative = tuple(2 * n * c for n, c in enumerate(_SERIES))[1:]
-    return jnp.where(
-        small, _polynomial(derivative, jnp.where(small, squares, 0.0)), curved / length**2
-    )
+    small = squares < _SMALL
+    large = jnp.where(small, 1.0, squares)
+    tanh = jnp.tanh(jnp.sqrt(large))
+    curved = ((1 - tanh) * (1 + tanh) - tanh / jnp.sqrt(large)) / large
+    value, x = jnp.zeros_like(squares), jnp.where(small, squares, 0.0)
+    for power in range(len(_SERIES) - 1, 0, -1):
+        value = value * x + 2 * power * _SERIES[power]
+    return jnp.where(small, value, curved)
 
 
 @tanh_ratio.defjvp
@@ -73,17 +58,27 @@ def _tanh_ratio_jvp(primals: Any, tangents: Any) -> Any:
 
 @jax.custom_jvp
 def spin_potentials(squares: Any) -> Float[Array, "*shape"]:
-    """`sum_j log(2 cosh R_j)` over the last axis, by the squares `R_j^2`."""
-    lengths = jnp.sqrt(jnp.asarray(squares))
-    factors = 1 + jnp.exp(-2 * lengths)
-    if factors.shape[-1] > _FACTORS:
-        return jnp.sum(lengths + jnp.log(factors), -1)
-    # One logarithm for all spins.
-    return jnp.sum(lengths, -1) + jnp.log(jnp.prod(factors, -1))
+    """`sum_j log(2 cosh R_j)` over the first axis, by the squares `R_j^2`."""
+    lengths = _length(squares)
+    # 2 cosh R = 2 exp(R) / (1 + tanh R): one logarithm for all spins.
+    factors = 1 + jnp.tanh(lengths)
+    total = _fold(jnp.add, lengths) + lengths.shape[0] * math.log(2.0)
+    for first in range(0, factors.shape[0], _FACTORS):
+        total = total - jnp.log(_fold(jnp.multiply, factors[first : first + _FACTORS]))
+    return total
+
+
+def _fold(operation: Any, rows: Array) -> Array:
+    """Reduce the first axis by halves, so that each operation runs along the others."""
+    while rows.shape[0] > 1:
+        half = rows.shape[0] // 2
+        folded = operation(rows[:half], rows[half : 2 * half])
+        rows = jnp.concatenate([folded, rows[2 * half :]]) if rows.shape[0] % 2 else folded
+    return rows[0]
 
 
 @spin_potentials.defjvp
 def _spin_potentials_jvp(primals: Any, tangents: Any) -> Any:
     # The derivative of log(2 cosh R) by R^2 is tanh(R) / (2 R).
-    change = jnp.sum(tanh_ratio(primals[0]) * tangents[0], -1) / 2
+    change = jnp.sum(tanh_ratio(primals[0]) * tangents[0], 0) / 2
     return spin_potentials(primals[0]), change

@@ -120,19 +120,23 @@ class RestrictedModel:
 
 
 class Conditionals(NamedTuple):
-    """Hidden units given visible spins, for `rows` of them.
+    """Hidden units given visible spins, for `rows` of them; rows run along the last axis.
 
     Attributes:
       log_weights: `log p~(v) = a . s + sum_j log(2 cosh R_j(v))`.
-      bloch: Bloch vector components of the hidden units, one array for each of the fields.
       squares: `R_j(v)^2`.
-      local: The fields `phi_jP(v)`, one array for each of the fields.
+      fields: `phi_jP(v)`, one array for each letter of the hidden fields.
     """
 
     log_weights: Float[Array, " rows"]
-    bloch: tuple[Float[Array, "rows hidden"], ...]
-    squares: Float[Array, "rows hidden"]
-    local: tuple[Float[Array, "rows hidden"], ...]
+    squares: Float[Array, "hidden rows"]
+    fields: tuple[Float[Array, "hidden #rows"], ...]
+
+    @property
+    def bloch(self) -> list[Float[Array, "hidden rows"]]:
+        """Components of the Bloch vectors of the hidden units, one array for each letter."""
+        ratio = tanh_ratio(self.squares)
+        return [ratio * phi for phi in self.fields]
 
 
 def conditionals(parameters: Any, spins: Any, model: RestrictedModel) -> Conditionals:
@@ -141,21 +145,20 @@ def conditionals(parameters: Any, spins: Any, model: RestrictedModel) -> Conditi
     spins = jnp.asarray(spins, fields.visible.dtype)
     local = []
     for k, letter in enumerate(model.fields):
-        phi = jnp.broadcast_to(fields.hidden[:, k], (spins.shape[0], model.hidden))
+        phi = fields.hidden[:, k, None]
         if letter in model.couplings:
-            phi = phi + spins @ fields.coupling[:, :, model.couplings.index(letter)]
+            phi = phi + fields.coupling[:, :, model.couplings.index(letter)].T @ spins.T
         local.append(phi)
-    squares = functools.reduce(lambda a, b: a + b, [phi * phi for phi in local])
-    ratio = tanh_ratio(squares)
-    log_weights = spins @ fields.visible + spin_potentials(squares)
-    return Conditionals(log_weights, tuple(ratio * phi for phi in local), squares, tuple(local))
+    squares = functools.reduce(jnp.add, [phi * phi for phi in local])
+    log_weights = fields.visible @ spins.T + spin_potentials(squares)
+    return Conditionals(log_weights, squares, tuple(local))
 
 
 def bloch_vectors(
     parameters: Any, spins: Any, model: RestrictedModel
 ) -> Float[Array, "rows hidden fields"]:
     """Expectations of the hidden operators given visible spins `[rows, visible]`."""
-    return jnp.stack(conditionals(parameters, spins, model).bloch, -1)
+    return jnp.stack(conditionals(parameters, spins, model).bloch, -1).transpose(1, 0, 2)
 
 
 def spins_of(numbers: Any, visible: int) -> Float[Array, "rows visible"]:
@@ -167,10 +170,11 @@ def spins_of(numbers: Any, visible: int) -> Float[Array, "rows visible"]:
 
 def _averages(weights: Array, spins: Array, table: Conditionals, model: RestrictedModel) -> Array:
     """Sum over rows of weights times features, in the order of the parameters."""
-    coupled = [table.bloch[model.fields.index(letter)] for letter in model.couplings]
-    hidden = jnp.stack([weights @ part for part in table.bloch], -1)
-    coupling = jnp.stack([spins.T @ (weights[:, None] * part) for part in coupled], -1)
-    return model.join(Fields(weights @ spins, hidden, coupling))
+    ones = jnp.ones_like(spins[:, :1])
+    # One product of matrices for fields (the first column) and couplings.
+    both = (jnp.stack(table.bloch) * weights) @ jnp.concatenate([ones, spins], 1)
+    coupled = both[np.array([model.fields.index(letter) for letter in model.couplings]), :, 1:]
+    return model.join(Fields(weights @ spins, both[:, :, 0].T, coupled.transpose(2, 1, 0)))
 
 
 def require_enumerable(model: RestrictedModel) -> None:
@@ -344,22 +348,25 @@ def probabilities(parameters: Any, model: RestrictedModel) -> Float[Array, " sta
 
 def metric(parameters: Any, model: RestrictedModel) -> Float[Array, "size size"]:
     """The BKM metric of the whole state: `Cov_p(f) + E_p[Hess psi_v]`, without a matrix of it."""
-    letters = model.fields
+    letters = range(len(model.fields))
+
+    def features_of(spins: Array, squares: Array, *fields: Array) -> Array:
+        one = Conditionals(jnp.zeros(1), squares[:, None], tuple(phi[:, None] for phi in fields))
+        return _averages(jnp.ones(1), spins[None], one, model)
 
     def summand(spins: Array, table: Conditionals, weights: Array, _: Any) -> Any:
-        features = jax.vmap(
-            lambda s, t: _averages(jnp.ones(1), s[None], t, model),
-            (0, Conditionals(0, (0,) * len(letters), 0, (0,) * len(letters))),
-        )(spins, jax.tree.map(lambda x: x[:, None], table))
+        local = [jnp.broadcast_to(phi, table.squares.shape) for phi in table.fields]
+        columns = (0, *(1,) * (1 + len(local)))
+        features = jax.vmap(features_of, columns)(spins, table.squares, *local)
         extended = jnp.concatenate([jnp.ones_like(spins[:, :1]), spins], 1)
         pairs = weights[:, None, None] * extended[:, :, None] * extended[:, None, :]
         ratio, slope = tanh_ratio(table.squares), tanh_ratio_slope(table.squares)
         bend = [
-            slope * table.local[p] * table.local[q] + (ratio if p == q else 0.0)
-            for p in range(len(letters))
-            for q in range(len(letters))
+            slope * local[p] * local[q] + (ratio if p == q else 0.0)
+            for p in letters
+            for q in letters
         ]
-        blocks = jnp.einsum("vab,vjk->abjk", pairs, jnp.stack(bend, -1))
+        blocks = jnp.einsum("vab,kjv->abjk", pairs, jnp.stack(bend))
         return (weights @ features, features.T @ (weights[:, None] * features), blocks), ()
 
     _, (mean, second, blocks), _ = _sum_states(jnp.asarray(parameters), model, summand)

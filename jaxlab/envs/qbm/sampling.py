@@ -93,7 +93,7 @@ def gibbs_sweep(
             squares = squares + moved[-1] ** 2
         bias = patterns @ lax.dynamic_slice_in_dim(fields.visible, start, block, 0)
         chosen = jax.random.categorical(
-            jax.random.fold_in(key, number), bias + spin_potentials(squares)
+            jax.random.fold_in(key, number), bias + spin_potentials(jnp.moveaxis(squares, -1, 0))
         )
         spins = lax.dynamic_update_slice_in_dim(spins, patterns[chosen], start, 1)
         at = chosen[:, None, None]
