@@ -27,6 +27,10 @@ class ScenarioError(JaxlabError):
     """A scenario or a set of environment parameters is inconsistent."""
 
 
+class ProgramError(JaxlabError):
+    """A program of a language is malformed, cannot be compiled, or failed while it ran."""
+
+
 class CapacityError(JaxlabError):
     """A simulation needed more room than its fixed-shape arrays have."""
 

@@ -1,0 +1,1 @@
+"""Grid worlds written in the Autumn language, compiled to pure functions."""

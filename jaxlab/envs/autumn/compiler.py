@@ -1,0 +1,602 @@
+"""A program compiled: `init` and `step`, pure functions over arrays of fixed shapes.
+
+Tracing evaluates the program's syntax over abstract values. What the state must hold (which
+variables, of which kinds, how long lists get) is found by tracing steps until nothing new
+appears; what then never changes is a constant of the compiled functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from flax import struct
+from jax import lax
+
+from jaxlab.core.errors import ProgramError
+from jaxlab.envs.autumn import rendering, syntax
+from jaxlab.envs.autumn.evaluation import call, check_type, evaluate
+from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Frame, Machine
+from jaxlab.envs.autumn.occupancy import Occupied, table_side
+from jaxlab.envs.autumn.palette import COLOURS
+from jaxlab.envs.autumn.randomness import KeyRandom, ReferenceRandom
+from jaxlab.envs.autumn.reader import Place
+from jaxlab.envs.autumn.scalars import Number, array, both, choose, either, equal, invert, known
+from jaxlab.envs.autumn.standard_library import library
+from jaxlab.envs.autumn.structures import (
+    Fitting,
+    Join,
+    canonical,
+    empty,
+    equal_structures,
+    varying,
+)
+from jaxlab.envs.autumn.values import (
+    CELL,
+    ELEMENT,
+    NOTHING,
+    POSITION,
+    Cells,
+    Function,
+    Instance,
+    Method,
+    Native,
+    ObjectClass,
+    Scalar,
+    Value,
+    truth,
+)
+
+#: Kinds of action, by their number in an action `[kind, x, y]`.
+ACTIONS = ("noop", "left", "right", "up", "down", "click")
+
+#: Traces after which the state of a program must have settled.
+MOST_TRACES = 12
+
+OVERFLOW = "a list has more elements than its capacity"
+
+
+@struct.dataclass
+class ProgramState:
+    """The state of a running program.
+
+    Attributes:
+      values: What changes of the values of each variable, arrays of fixed shapes.
+      present: Whether a variable is defined, for those that not always are.
+      random: State of the reference interpreter's generator, uint32 `[]`.
+      error: 0, or the code of the error that froze the program, int32 `[]`.
+      steps: Steps taken, int32 `[]`.
+      triggered: Whether the condition that was asked for held when the step began, bool `[]`.
+      frame: The picture: indices of colours in `CompiledProgram.palette`, int32 `[size, size]`.
+      covered: Which places the picture covers, with a margin around the grid, bool.
+    """
+
+    values: dict[str, tuple[jax.Array, ...]]
+    present: dict[str, jax.Array]
+    random: jax.Array
+    error: jax.Array
+    steps: jax.Array
+    triggered: jax.Array
+    frame: jax.Array
+    covered: jax.Array
+
+
+@dataclasses.dataclass
+class _Layout:
+    """What the state of a program holds: structures of values, and which may be undefined."""
+
+    values: dict[str, Value]
+    present: dict[str, Any]
+    order: tuple[str, ...]
+    classes: dict[str, ObjectClass]
+    types: dict[str, syntax.Type]
+
+
+@struct.dataclass
+class PaintedCells:
+    """The cells of a state in the order of painting, those off the grid among them.
+
+    `variable` indexes `CompiledProgram.variables`; all are `[cells]`, and `exists` says which
+    cells are there.
+    """
+
+    variable: jax.Array
+    x: jax.Array
+    y: jax.Array
+    colour: jax.Array
+    exists: jax.Array
+
+
+class CompiledProgram:
+    """A program as pure functions, which `jax.jit` and `jax.vmap` take.
+
+    Attributes:
+      grid_size: Rows, and columns, of the grid.
+      palette: Names of colours (and other strings of the program) by their index in frames.
+      variables: Variables in the order of painting.
+      messages: Errors of the program by their code.
+      capacity: Places that a list gets that grows.
+    """
+
+    def __init__(
+        self,
+        program: syntax.Program,
+        *,
+        random: Literal["jax", "reference"] = "jax",
+        capacity: int | None = None,
+        next_order: Sequence[str] | None = None,
+        condition: str | None = None,
+    ):
+        """Compile a program.
+
+        Args:
+          program: The program, from `syntax.parse`.
+          random: Draw from keys, or as the reference interpreter does from a seed.
+          capacity: Places that a list gets that grows; by default one for each place of the
+            grid, at most 256.
+          next_order: Order in which the next-expressions run, by default that of declaration.
+          condition: An expression to evaluate at the start of each step (`triggered`).
+
+        Raises:
+          ProgramError: the program cannot be compiled; the message says where and why.
+        """
+        self.program = program
+        self.random = random
+        self.facts = Facts(strings=list(COLOURS))
+        self._states = _state_variables(program, next_order)
+        self._clauses = [s for s in program.statements if isinstance(s, syntax.OnStatement)]
+        self._condition = None if condition is None else syntax.parse_expression(condition)
+        self._given_capacity = capacity
+        self.capacity = capacity or 256
+        try:
+            self._settle()
+        except RecursionError:
+            raise ProgramError("the program nests too deeply to be compiled") from None
+
+    @property
+    def palette(self) -> tuple[str, ...]:
+        """Names by their index in frames."""
+        return tuple(self.facts.strings)
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """Errors of the program by their code; 0 is none."""
+        return tuple(self.facts.messages)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables in the order of painting."""
+        declared = [name for name, *_ in _declared(self.program)]
+        return tuple(dict.fromkeys((*declared, *self._layout.order)))
+
+    # Functions of a compiled program.
+
+    def init(self, key: jax.Array) -> ProgramState:
+        """The state at the start, from a key, or from a seed (uint32 `[]`) in reference mode."""
+        machine = self._machine(key)
+        if self.random == "reference":
+            machine.random_state = jax.numpy.asarray(key).astype(np.uint32)
+        self._begin(machine)
+        values, present, overflow = self._fitted(machine)
+        if not (known(overflow) and not overflow):
+            machine.fail_where(overflow, OVERFLOW)
+        return self._finished(
+            machine, values, present, machine.error, jax.numpy.zeros((), np.int32), False
+        )
+
+    def step(self, key: jax.Array, state: ProgramState, action: jax.Array) -> ProgramState:
+        """The state after an action `[kind, x, y]`, int32 `[3]`; `kind` is its place in `ACTIONS`.
+
+        The key is not used in reference mode. A program that failed stays as it was.
+        """
+        machine = self._resumed(key, state)
+        triggered = self._advance(machine, action)
+        values, present, overflow = self._fitted(machine)
+        error = machine.error
+        if not (known(overflow) and not overflow):
+            code = choose(overflow, self.facts.message(OVERFLOW), 0)
+            error = choose(equal(error, 0), code, error)
+        error = choose(equal(state.error, 0), error, state.error)
+        failed = invert(equal(error, 0))
+        values = jax.tree.map(lambda old, new: choose(failed, old, new), dict(state.values), values)
+        present = jax.tree.map(
+            lambda old, new: choose(failed, old, new), dict(state.present), present
+        )
+        if machine.random_state is not None:
+            machine.random_state = choose(failed, state.random, machine.random_state)
+        steps = lax.add(state.steps, choose(failed, np.int32(0), np.int32(1)))
+        return self._finished(machine, values, present, error, steps, triggered)
+
+    def cells(self, state: ProgramState) -> PaintedCells:
+        """The cells of a state in the order of painting."""
+        machine = self._resumed(jax.random.key(0), state)
+        painted = rendering.layers(machine, list(self.variables))
+        order = {name: index for index, name in enumerate(self.variables)}
+        if not painted:
+            none = jax.numpy.zeros(0, np.int32)
+            return PaintedCells(none, none, none, none, none.astype(bool))
+        variable = np.concatenate(
+            [np.full(len(layer.x), order[layer.variable], np.int32) for layer in painted]
+        )
+        parts = [
+            rendering._joined([getattr(layer, name) for layer in painted])
+            for name in ("x", "y", "colour", "exists")
+        ]
+        return PaintedCells(*(jax.numpy.asarray(part) for part in (variable, *parts)))
+
+    # Their parts.
+
+    def _machine(self, key: Any) -> Machine:
+        random = ReferenceRandom() if self.random == "reference" else KeyRandom(key)
+        return Machine(self.facts, library(self.facts), random, self.capacity)
+
+    def _begin(self, machine: Machine) -> None:
+        """Run the statements, then the first values of the state variables."""
+        machine.classes = {"Position": POSITION, "Cell": CELL, "RenderedElem": ELEMENT}
+        try:
+            for statement in self.program.statements:
+                _execute(machine, statement)
+            for name, initial, _ in self._states:
+                value = evaluate(machine, initial)
+                if value is NOTHING:
+                    raise Failure(f"{initial.place}: no first value for '{name}'")
+                machine.define(machine.globals, name, value)
+        except Failure as failure:
+            raise ProgramError(f"the program fails at its start: {failure}") from None
+        self._turn(machine)
+        _ = machine.grid_size
+
+    def _advance(self, machine: Machine, action: jax.Array) -> Number:
+        """One step: the clauses in their order, then the next-expressions."""
+        kinds = {name: lax.eq(action[0], np.int32(n)) for n, name in enumerate(ACTIONS)}
+        machine.inputs = types.SimpleNamespace(
+            clicked=kinds["click"],
+            x=action[1],
+            y=action[2],
+            click=None,
+            **{name: kinds[name] for name in ("left", "right", "up", "down")},
+        )
+        triggered: Number = False
+        try:
+            if self._condition is not None:
+                value = evaluate(machine, self._condition)
+                triggered = machine.truthy(value, self._condition.place)
+            for clause in self._clauses:
+                machine.only_if(
+                    self._holds(machine, clause), lambda c=clause: evaluate(machine, c.body)
+                )
+            for name, _, following in self._states:
+                self._next(machine, name, following)
+        except Failure as failure:
+            machine.frame = machine.globals
+            code = self.facts.message(str(failure))
+            machine.error = choose(equal(machine.error, 0), code, machine.error)
+        self._turn(machine)
+        return triggered
+
+    def _holds(self, machine: Machine, clause: syntax.OnStatement) -> Number:
+        place = clause.condition.place
+
+        def boolean(value: Value) -> Value:
+            if isinstance(value, Function | Native | Method):
+                value = call(machine, value, [], place)
+            if not isinstance(value, Scalar) or value.kind != "Bool":
+                raise Failure(f"{place}: the condition of an on clause is no truth value")
+            return value
+
+        result = machine.over(evaluate(machine, clause.condition), boolean)
+        assert isinstance(result, Scalar)
+        return result.number
+
+    def _next(self, machine: Machine, name: str, following: syntax.Expression) -> None:
+        binding = machine.globals.bindings.get(name)
+        if binding is None:
+            return
+        runs = both(invert(machine.updated.get(name, False)), binding.present)
+
+        def assign() -> Value:
+            value = evaluate(machine, following)
+            if value is NOTHING:
+                raise Failure(f"{following.place}: no next value for '{name}'")
+            return machine.assign(name, value, following.place, declared=False)
+
+        if not (known(runs) and not runs):
+            machine.only_if(runs, assign)
+
+    def _turn(self, machine: Machine) -> None:
+        """Leave the rotations of this step in the objects."""
+        if not machine.turned:
+            return
+
+        def turned(value: Value) -> Value:
+            if isinstance(value, Instance) and isinstance(value.fields.get("elems"), Cells):
+                cells = machine.current(value.fields["elems"])  # type: ignore[arg-type]
+                return Instance(value.type, {**value.fields, "elems": cells}, value.identity)
+            return value
+
+        machine.globals.bindings = {
+            name: Binding(turned(binding.value), binding.present)
+            for name, binding in machine.globals.bindings.items()
+        }
+        machine.turned = {}
+
+    def _resumed(self, key: Any, state: ProgramState) -> Machine:
+        """A machine with the variables of a state."""
+        machine = self._machine(key)
+        layout = self._layout
+        machine.classes = dict(layout.classes)
+        machine.order = layout.order
+        machine.globals.types = dict(layout.types)
+        machine.globals.bindings = {
+            name: Binding(
+                _filled(structure, state.values[name]),
+                state.present.get(name, layout.present[name]),
+            )
+            for name, structure in layout.values.items()
+        }
+        machine.previous = machine.globals.bindings
+        if self.random == "reference":
+            machine.random_state = state.random
+        click = machine.previous.get("click")
+        if click is not None and isinstance(click.value, Instance):
+            x, y = click.value.fields["x"], click.value.fields["y"]
+            machine.on_grid.append((x.number, y.number))  # type: ignore[attr-defined]
+        machine.first_identity = 0
+        if self.facts.identities or self.facts.lineages:
+            machine.first_identity = lax.mul(
+                lax.add(state.steps, np.int32(1)), np.int32(IDENTITIES)
+            )
+        machine.occupied = Occupied(state.covered, machine.grid_size, None)
+        if self.facts.far_cells:
+            painted = rendering.layers(machine, list(self.variables))
+            machine.occupied.far = _all_cells(painted)
+        if self.facts.liquids:
+            machine.occupied.prepare_liquids()
+        return machine
+
+    def _fitted(self, machine: Machine) -> tuple[dict[str, Any], dict[str, Any], Number]:
+        """The variables as the state holds them, and whether a list had no room."""
+        fitting = Fitting()
+        values, present = {}, {}
+        for name, structure in self._layout.values.items():
+            binding = machine.globals.bindings.get(name)
+            if binding is None:
+                binding = Binding(empty(structure), False)
+            there = known(binding.present) and not binding.present
+            value = empty(structure) if there else fitting.value(binding.value, structure)
+            values[name] = _changing(structure, value)
+            if isinstance(self._layout.present[name], jax.ShapeDtypeStruct):
+                present[name] = jax.numpy.asarray(array(binding.present))
+        return values, present, fitting.overflow
+
+    def _finished(
+        self,
+        machine: Machine,
+        values: dict[str, Any],
+        present: dict[str, Any],
+        error: Number,
+        steps: Any,
+        triggered: Number,
+    ) -> ProgramState:
+        """A state with its picture."""
+        zero = jax.numpy.zeros((), np.uint32)
+        state = ProgramState(
+            values=values,
+            present=present,
+            random=zero if machine.random_state is None else machine.random_state,
+            error=jax.numpy.asarray(array(error)),
+            steps=steps,
+            triggered=jax.numpy.asarray(array(triggered)),
+            frame=jax.numpy.zeros((machine.grid_size,) * 2, np.int32),
+            covered=jax.numpy.zeros((table_side(machine.grid_size),) * 2, bool),
+        )
+        painter = self._painter(state)
+        painted = rendering.layers(painter, list(self.variables))
+        background = painter.lookup("background", Place(0, 0))
+        if not isinstance(background, Scalar) or background.kind != "String":
+            raise ProgramError("background must be the name of a colour")
+        frame, covered = rendering.paint(painter, painted, background.number)
+        wrong = choose(equal(state.error, 0), painter.error, state.error)
+        return state.replace(frame=frame, covered=covered, error=jax.numpy.asarray(array(wrong)))
+
+    def _painter(self, state: ProgramState) -> Machine:
+        liquids, far = self.facts.liquids, self.facts.far_cells
+        self.facts.liquids = self.facts.far_cells = False
+        try:
+            return self._resumed(jax.random.key(0), state)
+        finally:
+            self.facts.liquids, self.facts.far_cells = liquids, far
+
+    # What the state holds.
+
+    def _settle(self) -> None:
+        """Trace until the layout of the state and all facts are known."""
+        for _ in range(MOST_TRACES):
+            needs = self.facts.needs()
+            self._layout = self._first_layout()
+            for _ in range(MOST_TRACES):
+                wider = self._wider_layout()
+                if self.facts.needs() != needs:
+                    break
+                if _same_layout(self._layout, wider):
+                    return
+                self._layout = wider
+            else:
+                raise ProgramError(
+                    "the variables of the program change their kinds without end; "
+                    "a list of lists that grows cannot be compiled"
+                )
+        raise ProgramError("the program needs ever more of its past; it cannot be compiled")
+
+    def _first_layout(self) -> _Layout:
+        found: list[_Layout] = []
+
+        def trace(key: Any) -> None:
+            machine = self._machine(key)
+            if self.random == "reference":
+                machine.random_state = key
+            self._begin(machine)
+            size = machine.grid_size
+            self.grid_size = size
+            self.capacity = self._given_capacity or min(size * size, 256)
+            bindings = machine.globals.bindings
+            found.append(
+                _Layout(
+                    {n: varying(canonical(b.value, self.capacity)) for n, b in bindings.items()},
+                    {n: b.present if known(b.present) else _FLAG for n, b in bindings.items()},
+                    machine.order,
+                    machine.classes,
+                    machine.globals.types,
+                )
+            )
+
+        jax.eval_shape(trace, self._abstract_key())
+        return found[0]
+
+    def _abstract_key(self) -> Any:
+        if self.random == "reference":
+            return jax.ShapeDtypeStruct((), np.uint32)
+        return jax.eval_shape(lambda: jax.random.key(0))
+
+    def _wider_layout(self) -> _Layout:
+        """The layout with room for what a step makes of it."""
+        layout, found = self._layout, []
+        join = Join(self.capacity)
+
+        def trace(key: Any, state: ProgramState, action: Any) -> None:
+            machine = self._resumed(key, state)
+            self._advance(machine, action)
+            values, present = dict(layout.values), dict(layout.present)
+            for name, binding in machine.globals.bindings.items():
+                if known(binding.present) and not binding.present:
+                    if name in present:
+                        present[name] = join.number(present[name], False)
+                    continue
+                new = varying(binding.value)
+                if name not in values:
+                    values[name] = varying(canonical(new, self.capacity))
+                    present[name] = _FLAG
+                    continue
+                if present[name] is False:
+                    values[name] = varying(canonical(new, self.capacity))
+                else:
+                    values[name] = varying(join.value(values[name], new))
+                present[name] = join.number(present[name], _or_flag(binding.present))
+            found.append(_Layout(values, present, machine.order, machine.classes, layout.types))
+
+        jax.eval_shape(
+            trace,
+            jax.eval_shape(lambda: jax.random.key(0)),
+            self._abstract_state(),
+            jax.ShapeDtypeStruct((3,), np.int32),
+        )
+        return found[0]
+
+    def _abstract_state(self) -> ProgramState:
+        layout = self._layout
+        flag, word = jax.ShapeDtypeStruct((), np.bool_), jax.ShapeDtypeStruct((), np.int32)
+        side = table_side(self.grid_size)
+        return ProgramState(
+            values={n: _changing(s, s) for n, s in layout.values.items()},
+            present={n: flag for n, p in layout.present.items() if not known(p)},
+            random=jax.ShapeDtypeStruct((), np.uint32),
+            error=word,
+            steps=word,
+            triggered=flag,
+            frame=jax.ShapeDtypeStruct((self.grid_size,) * 2, np.int32),
+            covered=jax.ShapeDtypeStruct((side, side), np.bool_),
+        )
+
+
+_FLAG = jax.ShapeDtypeStruct((), np.bool_)
+
+
+def _or_flag(present: Number) -> Any:
+    return present if known(present) else _FLAG
+
+
+def _all_cells(painted: list[rendering.Layer]) -> tuple[Any, Any, Any]:
+    if not painted:
+        none = np.zeros(0, np.int32)
+        return none, none, none.astype(bool)
+    x, y, exists = (
+        rendering._joined([getattr(layer, name) for layer in painted])
+        for name in ("x", "y", "exists")
+    )
+    return x, y, exists
+
+
+def _same_layout(left: _Layout, right: _Layout) -> bool:
+    if left.values.keys() != right.values.keys() or left.order != right.order:
+        return False
+    for name, value in left.values.items():
+        one, other = left.present[name], right.present[name]
+        if known(one) != known(other) or (known(one) and one != other):
+            return False
+        if not equal_structures(value, right.values[name]):
+            return False
+    return True
+
+
+def _changing(structure: Value, value: Value) -> tuple[Any, ...]:
+    """The leaves of a value that its structure says may change."""
+    marks, leaves = jax.tree.leaves(structure), jax.tree.leaves(value)
+    return tuple(
+        leaf
+        for mark, leaf in zip(marks, leaves, strict=True)
+        if isinstance(mark, jax.ShapeDtypeStruct)
+    )
+
+
+def _filled(structure: Value, leaves: tuple[Any, ...]) -> Value:
+    """The value of a structure with these leaves where it may change."""
+    marks, tree = jax.tree.flatten(structure)
+    given = iter(leaves)
+    return jax.tree.unflatten(
+        tree,
+        [next(given) if isinstance(mark, jax.ShapeDtypeStruct) else mark for mark in marks],
+    )
+
+
+def _declared(program: syntax.Program) -> list[tuple[str, syntax.Expression, syntax.Expression]]:
+    """State variables in the order of their declaration."""
+    return [
+        (s.name, s.value.initial, s.value.following)
+        for s in program.statements
+        if isinstance(s, syntax.Assign) and isinstance(s.value, syntax.InitNext)
+    ]
+
+
+def _state_variables(
+    program: syntax.Program, order: Sequence[str] | None
+) -> list[tuple[str, syntax.Expression, syntax.Expression]]:
+    declared = _declared(program)
+    if order is None:
+        return declared
+    names = [name for name, *_ in declared]
+    if sorted(order) != sorted(names):
+        raise ProgramError(
+            f"next_order: expected the state variables {', '.join(names)}, each once, "
+            f"got {', '.join(order)}"
+        )
+    return sorted(declared, key=lambda state: list(order).index(state[0]))
+
+
+def _execute(machine: Machine, statement: syntax.Statement) -> None:
+    """A statement at the start of a program."""
+    if isinstance(statement, syntax.OnStatement):
+        return
+    if isinstance(statement, syntax.ObjectStatement):
+        for field in statement.fields:
+            check_type(machine, field.type, field.place)
+        names = (*(field.name for field in statement.fields), "origin")
+        kinds = (*(field.type for field in statement.fields), syntax.Type("Position"))
+        machine.classes[statement.name] = ObjectClass(statement.name, names, kinds, statement.cells)
+        return
+    if isinstance(statement, syntax.Assign) and isinstance(statement.value, syntax.InitNext):
+        return
+    evaluate(machine, statement)

@@ -1,0 +1,487 @@
+"""Evaluation at trace time: scopes, branches, and everything that changes in a step.
+
+The program's syntax is walked once, in Python, with constants kept as constants. Where a
+condition is known, one side is walked; where it is not, both are, from the same start, and
+what they left behind is selected name by name. Scopes are dynamic: a function runs in the
+scopes of its caller.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from jaxlab.core.errors import ProgramError
+from jaxlab.envs.autumn.combining import Select, length
+from jaxlab.envs.autumn.reader import Place
+from jaxlab.envs.autumn.scalars import Number, add, both, choose, either, equal, invert, known, less
+from jaxlab.envs.autumn.syntax import Type
+from jaxlab.envs.autumn.values import (
+    NOTHING,
+    Cells,
+    Constructor,
+    Function,
+    Identity,
+    Instance,
+    ListValue,
+    Method,
+    Native,
+    ObjectClass,
+    Scalar,
+    Union,
+    Value,
+)
+
+#: Deepest nesting of calls; a program that goes deeper calls itself without end.
+MOST_CALLS = 60
+#: Rounds of a loop, and places in a program, that may each make an instance in a step.
+ROUNDS = 512
+#: Identities that a step may give out; those of the next step begin behind them.
+IDENTITIES = ROUNDS * ROUNDS
+
+
+class Failure(Exception):
+    """The program fails here whenever it comes here."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Binding:
+    """A value under a name, there where `present` holds."""
+
+    value: Value
+    present: Number = True
+
+
+class Frame:
+    """A scope: `bindings` is replaced, never changed, so that a copy costs nothing."""
+
+    __slots__ = ("bindings", "is_instance", "parent", "types")
+
+    def __init__(
+        self,
+        bindings: dict[str, Binding],
+        parent: Frame | None,
+        *,
+        is_instance: bool = False,
+    ):
+        self.bindings = bindings
+        self.parent = parent
+        self.types: dict[str, Type] = {}
+        self.is_instance = is_instance
+
+
+@dataclasses.dataclass
+class Facts:
+    """What is found out while tracing and needed from the start: one more trace then follows."""
+
+    identities: bool = False
+    lineages: bool = False
+    far_cells: bool = False
+    liquids: bool = False
+    strings: list[str] = dataclasses.field(default_factory=list)
+    messages: list[str] = dataclasses.field(default_factory=lambda: [""])
+
+    def needs(self) -> tuple[bool, ...]:
+        """The flags."""
+        return (self.identities, self.lineages, self.far_cells, self.liquids)
+
+    def string(self, text: str) -> int:
+        """The index of a string."""
+        if text not in self.strings:
+            self.strings.append(text)
+        return self.strings.index(text)
+
+    def message(self, text: str) -> int:
+        """The code of an error, from 1."""
+        if text not in self.messages:
+            self.messages.append(text)
+        return self.messages.index(text)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All that a branch may change."""
+
+    frame: Frame
+    scopes: tuple[tuple[Frame, dict[str, Binding], dict[str, Type]], ...]
+    updated: dict[str, Number]
+    order: tuple[str, ...]
+    turned: dict[Cells, Cells]
+    error: Number
+    random_state: Any
+
+
+class Machine:
+    """The state of an evaluation. Functions of the language live in modules of their own."""
+
+    def __init__(self, facts: Facts, library: dict[str, Value], random: Any, capacity: int):
+        self.facts = facts
+        self.library = library
+        self.random = random
+        self.capacity = capacity
+        self.globals = Frame({}, None)
+        self.frame = self.globals
+        self.classes: dict[str, ObjectClass] = {}
+        self.previous: dict[str, Binding] | None = None
+        self.inputs: Any = None
+        self.occupied: Any = None
+        self.on_grid: list[tuple[Any, Any]] = []
+        self.updated: dict[str, Number] = {}
+        self.order: tuple[str, ...] = ()
+        self.turned: dict[Cells, Cells] = {}
+        self.error: Number = 0
+        self.random_state: Any = None
+        self.draws = 0
+        self.made = 0
+        self.first_identity: Number | None = None
+        self.depth = 0
+        self.lanes = 1
+        self.lane: Number | None = None
+
+    @property
+    def grid_size(self) -> int:
+        """Rows, and columns, of the grid."""
+        binding = self.globals.bindings.get("GRID_SIZE")
+        value = self.library["GRID_SIZE"] if binding is None else binding.value
+        if not isinstance(value, Scalar) or not known(value.number) or value.number < 1:
+            raise ProgramError(
+                "GRID_SIZE must be one positive integer that nothing changes while the program runs"
+            )
+        return int(value.number)
+
+    # What a branch changes.
+
+    def save(self) -> Snapshot:
+        """Everything as it is now."""
+        scopes, frame = [], self.frame
+        while frame is not None:
+            scopes.append((frame, frame.bindings, frame.types))
+            frame = frame.parent  # type: ignore[assignment]
+        return Snapshot(
+            self.frame,
+            tuple(scopes),
+            self.updated,
+            self.order,
+            self.turned,
+            self.error,
+            self.random_state,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Everything as it was."""
+        self.frame = snapshot.frame
+        for frame, bindings, types in snapshot.scopes:
+            frame.bindings, frame.types = bindings, types
+        self.updated, self.order = snapshot.updated, snapshot.order
+        self.turned, self.error = snapshot.turned, snapshot.error
+        self.random_state = snapshot.random_state
+
+    def branch(
+        self, condition: Number, on_true: Callable[[], Value], on_false: Callable[[], Value]
+    ) -> Value:
+        """The value of one of two sides, and of all that they change."""
+        if known(condition):
+            return (on_true if condition else on_false)()
+        start = self.save()
+        left, left_failure = self._attempt(on_true)
+        after_left = self.save()
+        self.restore(start)
+        right, right_failure = self._attempt(on_false)
+        if left_failure is not None and right_failure is not None:
+            self.restore(start)
+            self.fail_where(condition, str(left_failure))
+            raise right_failure
+        if left_failure is not None:
+            self.fail_where(condition, str(left_failure))
+            return right
+        if right_failure is not None:
+            self.restore(after_left)
+            self.fail_where(invert(condition), str(right_failure))
+            return left
+        after_right = self.save()
+        value = self._select(condition, after_left, after_right).value(left, right)
+        self._merge(condition, after_left, after_right)
+        return value
+
+    def only_if(self, condition: Number, body: Callable[[], Value]) -> Value:
+        """The value of a body, of which the effects stay where the condition holds."""
+        values: list[Value] = []
+
+        def kept() -> Value:
+            values.append(body())
+            return NOTHING
+
+        self.branch(condition, kept, lambda: NOTHING)
+        return values[0] if values else NOTHING
+
+    def _attempt(self, body: Callable[[], Value]) -> tuple[Value, Failure | None]:
+        depth = self.depth
+        try:
+            return body(), None
+        except Failure as failure:
+            self.depth = depth
+            return NOTHING, failure
+
+    def _select(self, condition: Number, left: Snapshot, right: Snapshot) -> Select:
+        return Select(
+            condition,
+            (
+                lambda cells: left.turned.get(cells, cells),
+                lambda cells: right.turned.get(cells, cells),
+            ),
+        )
+
+    def _merge(self, condition: Number, left: Snapshot, right: Snapshot) -> None:
+        select = self._select(condition, left, right)
+        self.frame = left.frame
+        for (frame, lefts, types), (_, rights, _) in zip(left.scopes, right.scopes, strict=True):
+            frame.types = types
+            frame.bindings = lefts if lefts is rights else _merged(select, lefts, rights)
+        if left.updated is not right.updated:
+            names = {**left.updated, **right.updated}
+            self.updated = {
+                name: choose(
+                    condition, left.updated.get(name, False), right.updated.get(name, False)
+                )
+                for name in names
+            }
+        self.order = left.order + tuple(n for n in right.order if n not in left.order)
+        if left.turned is not right.turned:
+            self.turned = {
+                cells: select.value(left.turned.get(cells, cells), right.turned.get(cells, cells))
+                for cells in {**left.turned, **right.turned}
+            }  # type: ignore[assignment]
+        self.error = choose(condition, left.error, right.error)
+        self.random_state = choose(condition, left.random_state, right.random_state)
+
+    # Errors.
+
+    def fail_where(self, condition: Number, message: str) -> None:
+        """Note an error of the program where a condition holds and none was before."""
+        if known(condition):
+            if condition:
+                raise Failure(message)
+            return
+        code = choose(condition, self.facts.message(message), 0)
+        self.error = (
+            code
+            if known(self.error) and self.error == 0
+            else choose(equal(self.error, 0), code, self.error)
+        )
+
+    # Names.
+
+    def lookup(self, name: str, place: Place) -> Value:
+        """The value of a name: a class, or the nearest variable up the calls."""
+        if name in self.classes:
+            return Constructor(self.classes[name])
+        found, frame = [], self.frame
+        while frame is not None:
+            binding = frame.bindings.get(name)
+            if binding is not None:
+                found.append(binding)
+                if known(binding.present) and binding.present:
+                    break
+            frame = frame.parent  # type: ignore[assignment]
+        else:
+            if name in self.library:
+                found.append(Binding(self.library[name]))
+        found = [b for b in found if not (known(b.present) and not b.present)]
+        if not found:
+            raise Failure(f"{place}: '{name}' is not defined")
+        value, present = found[-1].value, found[-1].present
+        for binding in found[-2::-1]:
+            value = Select(binding.present).value(binding.value, value)
+            present = either(binding.present, present)
+        if not known(present):
+            self.fail_where(invert(present), f"{place}: '{name}' is not defined")
+        return value
+
+    def visible(self, name: str) -> bool:
+        """Whether a variable of the program has this name, perhaps."""
+        frame: Frame | None = self.frame
+        while frame is not None:
+            if name in frame.bindings:
+                return True
+            frame = frame.parent
+        return False
+
+    def define(self, frame: Frame, name: str, value: Value, where: Number = True) -> None:
+        """A new variable in a scope."""
+        old = frame.bindings.get(name)
+        present: Number = where
+        if old is not None:
+            value = Select(where).value(value, old.value)
+            present = either(where, old.present)
+        frame.bindings = {**frame.bindings, name: Binding(value, present)}
+        if frame is self.globals:
+            self.updated = {
+                **self.updated,
+                name: both(self.updated.get(name, False), invert(where)),
+            }
+            if name not in self.order:
+                self.order = (*self.order, name)
+
+    def assign(self, name: str, value: Value, place: Place, *, declared: bool = True) -> Value:
+        """A value for the nearest variable of a name; where there is none, a new one here.
+
+        With `declared` its type must be the one that the variable is declared to have.
+        """
+        if isinstance(value, Union):
+            return self.over(
+                value, lambda option: self.assign(name, option, place, declared=declared)
+            )
+        if declared:
+            self._check_declared(name, value, place)
+        frame: Frame | None = self.frame
+        left: Number = True
+        while frame is not None:
+            old = frame.bindings.get(name)
+            if old is None and frame is self.globals and name in self.library:
+                old = Binding(self.library[name])
+            if old is not None:
+                self._replace(frame, name, old, value, both(left, old.present), place)
+                left = both(left, invert(old.present))
+                if known(left) and not left:
+                    return value
+            frame = frame.parent
+        self.define(self.frame, name, value, left)
+        return value
+
+    def _replace(
+        self, frame: Frame, name: str, old: Binding, value: Value, where: Number, place: Place
+    ) -> None:
+        if known(where) and not where:
+            return
+        old_type, new_type = type_name(old.value), type_name(value)
+        if old_type not in (new_type, None) and new_type != "List":
+            message = f"{place}: a {new_type} for '{name}', which holds a {old_type}"
+            self.fail_where(where, message)
+            return
+        if isinstance(value, Instance) and isinstance(old.value, Instance):
+            value = Instance(value.type, value.fields, old.value.identity)
+        value = Select(where).value(value, old.value)
+        frame.bindings = {**frame.bindings, name: Binding(value, old.present)}
+        if frame is self.globals:
+            self.updated = {**self.updated, name: either(self.updated.get(name, False), where)}
+
+    def _check_declared(self, name: str, value: Value, place: Place) -> None:
+        frame: Frame | None = self.frame
+        while frame is not None:
+            declared = frame.types.get(name)
+            if declared is not None:
+                if declared.name != "List" and type_of(declared) != type_name(value):
+                    raise Failure(
+                        f"{place}: a {type_name(value)} for '{name}', "
+                        f"which is declared as {declared.name}"
+                    )
+                return
+            frame = frame.parent
+
+    # Values.
+
+    def over(self, value: Value, body: Callable[[Value], Value]) -> Value:
+        """A body on whichever value it is."""
+        if not isinstance(value, Union):
+            return body(value)
+
+        def option(index: int) -> Value:
+            if index == len(value.options) - 1:
+                return body(value.options[index])
+            return self.branch(
+                equal(value.tag, index),
+                lambda: body(value.options[index]),
+                lambda: option(index + 1),
+            )
+
+        return option(0)
+
+    def text(self, string: str) -> Scalar:
+        """A string of the language."""
+        return Scalar("String", self.facts.string(string))
+
+    def fresh(self, wanted: bool) -> Identity:
+        """An identity that nothing else has, with its number where numbers are wanted."""
+        self.made += 1
+        origin: Any = self.made if self.first_identity is None else "later"
+        number: Number | None = None
+        if wanted:
+            number = add(
+                0 if self.first_identity is None else self.first_identity,
+                self.made % ROUNDS * ROUNDS,
+            )
+        if self.lane is not None:
+            origin = "early" if self.first_identity is None else "later"
+            number = add(number, self.lane) if wanted else None
+        return Identity(frozenset([origin]), number)
+
+    def current(self, cells: Cells) -> Cells:
+        """Cells as they are after the rotations of this step."""
+        return self.turned.get(cells, cells)
+
+    def truthy(self, value: Value, place: Place) -> Number:
+        """Whether a value counts as true: all but false and the empty list do."""
+        if isinstance(value, Union):
+            result = self.over(value, lambda option: Scalar("Bool", self.truthy(option, place)))
+            assert isinstance(result, Scalar)
+            return result.number
+        if isinstance(value, Scalar):
+            return value.number if value.kind == "Bool" else True
+        if isinstance(value, ListValue):
+            return less(0, length(value))
+        if value is NOTHING:
+            raise Failure(f"{place}: a condition without a value")
+        return True
+
+    def enter(self, place: Place) -> None:
+        """One call deeper."""
+        self.depth += 1
+        if self.depth > MOST_CALLS:
+            raise ProgramError(
+                f"{place}: calls nest deeper than {MOST_CALLS}; a function that calls itself "
+                "cannot be compiled"
+            )
+
+
+def _merged(
+    select: Select, lefts: dict[str, Binding], rights: dict[str, Binding]
+) -> dict[str, Binding]:
+    result = {}
+    for name in {**lefts, **rights}:
+        left, right = lefts.get(name), rights.get(name)
+        if left is right:
+            result[name] = left
+            continue
+        if left is None:
+            left = Binding(right.value, False)  # type: ignore[union-attr]
+        if right is None:
+            right = Binding(left.value, False)
+        absent_left = known(left.present) and not left.present
+        absent_right = known(right.present) and not right.present
+        if absent_left or absent_right:
+            value = right.value if absent_left else left.value
+        else:
+            value = select.value(left.value, right.value)
+        result[name] = Binding(value, choose(select.condition, left.present, right.present))
+    return result  # type: ignore[return-value]
+
+
+def type_of(declared: Type) -> str:
+    """The name under which values have a declared type."""
+    return "Number" if declared.name == "Int" else declared.name
+
+
+def type_name(value: Value) -> str | None:
+    """The name of a value's type, None where it is not known while tracing."""
+    if isinstance(value, Scalar):
+        return value.kind
+    if isinstance(value, Instance):
+        return value.type.name
+    if isinstance(value, ListValue):
+        return "List"
+    if isinstance(value, Function | Native | Method):
+        return "Function"
+    if isinstance(value, Constructor):
+        return value.type.name
+    return None if isinstance(value, Union) else "nothing"

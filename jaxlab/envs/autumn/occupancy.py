@@ -1,0 +1,158 @@
+"""Which places the last picture covers; collisions are judged by it, not by the present.
+
+A table covers the grid and a margin around it. What lies further out is compared with
+every cell drawn, only in steps in which both a question and a cell lie that far out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from jaxlab.envs.autumn.laziness import where_needed
+from jaxlab.envs.autumn.machine import Machine
+from jaxlab.envs.autumn.scalars import (
+    Number,
+    add,
+    any_of,
+    array,
+    both,
+    choose,
+    either,
+    equal,
+    invert,
+    known,
+    less,
+    multiply,
+    spread,
+)
+
+#: Places beyond each edge of the grid that the table covers.
+MARGIN = 2
+
+
+def table_side(grid_size: int) -> int:
+    """Rows, and columns, of a table."""
+    return grid_size + 2 * MARGIN
+
+
+def inside(x: Number, y: Number, grid_size: int, margin: int = 0) -> Number:
+    """Whether a place lies on the grid, or at most a margin beyond it."""
+    result: Number = True
+    for coordinate in (x, y):
+        result = both(result, invert(less(coordinate, -margin)))
+        result = both(result, less(coordinate, grid_size + margin))
+    return result
+
+
+def table_index(x: Number, y: Number, grid_size: int) -> Number:
+    """Where a place inside the margin stands in a flat table."""
+    side = table_side(grid_size)
+    return add(multiply(add(y, MARGIN), side), add(x, MARGIN))
+
+
+class Occupied:
+    """The places covered by the last picture.
+
+    `table` is `[side, side]`, bool; `far` the coordinates and presence of all cells drawn,
+    where the program asks about places far outside.
+    """
+
+    def __init__(self, table: Any, grid_size: int, far: tuple[Any, Any, Any] | None):
+        self.table = table
+        self.grid_size = grid_size
+        self.far = far
+        self._liquid: Any = None
+
+    def covers(self, machine: Machine, x: Number, y: Number, *, on_grid: bool = False) -> Number:
+        """Whether something is drawn at a place; `on_grid` where it cannot lie outside."""
+        side = table_side(self.grid_size)
+        near = True if on_grid else inside(x, y, self.grid_size, MARGIN)
+        if known(near) and not near:
+            covered: Number = False
+        else:
+            index = table_index(x, y, self.grid_size)
+            covered = both(near, look_up(self.table.reshape(-1), index, side * side))
+        if known(near) and near:
+            return covered
+        if self.far is None:
+            machine.facts.far_cells = True
+            return covered
+        return either(covered, self._covers_far(x, y, invert(near)))
+
+    def _covers_far(self, x: Number, y: Number, outside: Number) -> Number:
+        xs, ys, there = self.far  # type: ignore[misc]
+        if not np.shape(xs)[0]:
+            return False
+        beyond = both(there, invert(inside(xs, ys, self.grid_size, MARGIN)))
+        needed = both(any_of(beyond), outside)
+
+        def search(xs: Any, ys: Any, beyond: Any, x: Any, y: Any) -> Any:
+            size = np.shape(xs)
+            return any_of(
+                both(beyond, both(equal(xs, spread(x, size)), equal(ys, spread(y, size))))
+            )
+
+        def nothing(*_: Any) -> Any:
+            return np.bool_(False)
+
+        return where_needed(array(needed), search, nothing, xs, ys, beyond, array(x), array(y))
+
+    def liquid_table(self) -> Any:
+        """Where a liquid at a place flows that cannot fall: -1, 0, 1, or 2 for nowhere, int32.
+
+        `[side, side]` as the table: the direction to the nearest hole in the row below, one
+        whose upper neighbour is free too; the hole to the right where two are as near.
+        """
+        return _directions(self.table, self.grid_size) if self._liquid is None else self._liquid
+
+    def prepare_liquids(self) -> None:
+        """Compute the table of directions here, outside of any loop that asks for it."""
+        self._liquid = _directions(self.table, self.grid_size)
+
+
+def look_up(flat: Any, index: Number, size: int) -> Number:
+    """An element of a flat table; an index outside gives any."""
+    if known(index):
+        return flat[min(max(index, 0), size - 1)]
+    index = lax.clamp(np.int32(0), index, np.int32(size - 1))
+    return lax.dynamic_index_in_dim(jax.numpy.asarray(flat), index, keepdims=False)
+
+
+def _directions(table: Any, grid_size: int) -> Any:
+    side = table_side(grid_size)
+    free = lax.bitwise_not(jax.numpy.asarray(table))
+    rows = np.arange(side) - MARGIN
+    # A hole lies on the grid and in a row other than the one below the last.
+    columns = (rows >= 0) & (rows < grid_size)
+    below = np.arange(side) + 1 - MARGIN != grid_size
+    shifted = lax.concatenate([free[1:], np.ones((1, side), bool)], 0)
+    allowed = np.broadcast_to(columns[None, :] & below[:, None], (side, side))
+    hole = lax.bitwise_and(lax.bitwise_and(free, shifted), allowed)
+    far = np.int32(4 * side)
+    places = np.broadcast_to(np.arange(side, dtype=np.int32), (side, side))
+    left = choose(hole, places, np.full((side, side), -far, np.int32))
+    right = choose(hole, places, np.full((side, side), far, np.int32))
+    step = 1
+    while step < side:
+        left = lax.max(left, _moved(left, step, -far))
+        right = lax.min(right, _moved(right, -step, far))
+        step *= 2
+    to_left, to_right = lax.sub(places, left), lax.sub(right, places)
+    nearer = choose(lax.le(to_right, to_left), _full(1, side), _full(-1, side))
+    nearer = choose(hole, _full(0, side), nearer)
+    nowhere = lax.gt(lax.min(to_left, to_right), np.full((side, side), side, np.int32))
+    return choose(nowhere, _full(2, side), nearer)
+
+
+def _full(value: int, side: int) -> Any:
+    return np.full((side, side), value, np.int32)
+
+
+def _moved(values: Any, by: int, filler: Any) -> Any:
+    """Columns moved to the right by a number of places, to the left if it is negative."""
+    padding = lax.pad(values, np.int32(filler), ((0, 0, 0), (by, -by, 0)))
+    return padding

@@ -1,0 +1,48 @@
+"""Names of colours, in the order of the benchmark's table, and what they look like."""
+
+from __future__ import annotations
+
+#: Index 0 stands for a place that is masked, or for what is no place of the grid.
+RGB = {
+    "transparent": (0, 0, 0),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+    "grey": (128, 128, 128),
+    "gold": (255, 215, 0),
+    "green": (0, 128, 0),
+    "mediumpurple": (147, 112, 219),
+    "purple": (128, 0, 128),
+    "white": (255, 255, 255),
+    "yellow": (255, 255, 0),
+    "blue": (0, 0, 255),
+    "red": (255, 0, 0),
+    "orange": (255, 165, 0),
+    "sandybrown": (244, 164, 96),
+    "brown": (165, 42, 42),
+    "pink": (255, 192, 203),
+    "lightblue": (173, 216, 230),
+    "orangered": (255, 69, 0),
+    "skyblue": (135, 206, 235),
+    "lightcyan": (224, 255, 255),
+    "lightgreen": (144, 238, 144),
+    "magenta": (255, 0, 255),
+    "darkgray": (169, 169, 169),
+    "darkgrey": (169, 169, 169),
+    "darkblue": (0, 0, 139),
+    "darkgreen": (0, 100, 0),
+    "darkred": (139, 0, 0),
+    "tan": (210, 180, 140),
+    "lightpink": (255, 182, 193),
+    "crimson": (220, 20, 60),
+    "goldenrod": (218, 165, 32),
+    "steelblue": (70, 130, 180),
+    "coral": (255, 127, 80),
+    "silver": (192, 192, 192),
+    "seagreen": (46, 139, 87),
+    "limegreen": (50, 205, 50),
+    "cyan": (0, 255, 255),
+    "lightgray": (211, 211, 211),
+    "maroon": (128, 0, 0),
+    "darkorange": (255, 140, 0),
+}
+COLOURS = tuple(RGB)

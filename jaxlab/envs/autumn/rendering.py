@@ -1,0 +1,175 @@
+"""The picture: cells in the order in which they are painted, and the grid they make."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from jaxlab.envs.autumn.lists import _flattened, alive
+from jaxlab.envs.autumn.loops import for_each
+from jaxlab.envs.autumn.machine import Machine
+from jaxlab.envs.autumn.objects import Drawn, drawn
+from jaxlab.envs.autumn.occupancy import MARGIN, inside, table_index, table_side
+from jaxlab.envs.autumn.scalars import Number, array, both, choose, equal, known, spread
+from jaxlab.envs.autumn.values import (
+    ELEMENT,
+    Identity,
+    Instance,
+    ListValue,
+    Scalar,
+    Union,
+    Value,
+    number,
+    truth,
+)
+
+#: Colours that a painted value has room for.
+COLOURS = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """Cells of one variable in the order of painting, each `[cells]`."""
+
+    variable: str
+    x: Any
+    y: Any
+    colour: Any
+    exists: Any
+
+
+def layers(machine: Machine, order: list[str]) -> list[Layer]:
+    """The cells of the variables in an order, what is empty left out."""
+    result = []
+    for name in order:
+        binding = machine.globals.bindings.get(name)
+        if binding is None or (known(binding.present) and not binding.present):
+            continue
+        for x, y, colour, exists in _painted(machine, binding.value):
+            there = both(exists, binding.present)
+            result.append(Layer(name, x, y, colour, there))
+    return result
+
+
+def _painted(machine: Machine, value: Value) -> list[tuple[Any, Any, Any, Any]]:
+    """Coordinates, colours and presence of the cells of a value, part by part."""
+    if isinstance(value, Instance | Union):
+        rows = _cells(machine, value)
+        return [tuple(_column(part, ()) for part in zip(*rows, strict=True))] if rows else []  # type: ignore
+    if not isinstance(value, ListValue):
+        return []
+    parts = []
+    for segment in alive(value):
+        if isinstance(segment.elements, ListValue):
+            if segment.elements.segments:
+                parts += _painted(machine, ListValue((_flattened(segment),)))
+            continue
+        if not isinstance(segment.elements, Instance | Union):
+            continue
+        packed = for_each(machine, segment, lambda item: _packed(machine, item))
+        assert isinstance(packed, Instance)
+        rows = _unpacked(packed)
+        if rows:
+            x, y, colour, exists = (
+                _column(part, (segment.size,)) for part in zip(*rows, strict=True)
+            )
+            if segment.mask is not None:
+                exists = both(
+                    exists,
+                    np.repeat(segment.mask, len(rows))
+                    if isinstance(segment.mask, np.ndarray)
+                    else _repeated(segment.mask, len(rows)),
+                )
+            parts.append((x, y, colour, exists))
+    return parts
+
+
+def _repeated(mask: Any, count: int) -> Any:
+    size = mask.shape[0]
+    return lax.reshape(lax.broadcast_in_dim(mask, (size, count), (0,)), (size * count,))
+
+
+Row = tuple[Number, Number, Number, Number]
+
+
+def _cells(machine: Machine, value: Value) -> list[Row]:
+    if isinstance(value, Union):
+        return [
+            (x, y, colour, both(exists, equal(value.tag, index)))
+            for index, option in enumerate(value.options)
+            for x, y, colour, exists in _cells(machine, option)
+        ]
+    if not isinstance(value, Instance):
+        return []
+    return [_row(item) for item in drawn(machine, value)]
+
+
+def _row(item: Drawn) -> Row:
+    return item.x, item.y, item.colour(), item.exists
+
+
+_NOBODY = Identity(frozenset(), None)
+
+
+def _packed(machine: Machine, value: Value) -> Instance:
+    """The cells of one element as one value."""
+    fields: dict[str, Value] = {}
+    for index, (x, y, colour, exists) in enumerate(_cells(machine, value)):
+        fields[f"x{index}"], fields[f"y{index}"] = number(x), number(y)
+        fields[f"colour{index}"], fields[f"exists{index}"] = number(colour), truth(exists)
+    return Instance(ELEMENT, fields, _NOBODY)
+
+
+def _unpacked(packed: Instance) -> list[Row]:
+    def part(name: str) -> Number:
+        value = packed.fields[name]
+        assert isinstance(value, Scalar)
+        return value.number
+
+    count = len(packed.fields) // 4
+    names = ("x", "y", "colour", "exists")
+    return [tuple(part(f"{name}{index}") for name in names) for index in range(count)]  # type: ignore
+
+
+def _column(parts: tuple[Number, ...], lead: tuple[int, ...]) -> Any:
+    """Numbers `[*lead]` side by side, flat."""
+    if all(isinstance(part, bool | int | np.ndarray) for part in parts):
+        columns = [np.broadcast_to(np.asarray(array(part)), lead) for part in parts]
+        return np.stack(columns, -1).reshape(-1)
+    columns = [lax.expand_dims(spread(part, lead), (len(lead),)) for part in parts]
+    whole = lax.concatenate(columns, len(lead))
+    return lax.reshape(whole, (int(np.prod(whole.shape)),))
+
+
+def paint(machine: Machine, painted: list[Layer], background: Number) -> tuple[Any, Any]:
+    """The grid of colours `[size, size]`, int32, and the table of covered places, bool."""
+    size = machine.grid_size
+    side = table_side(size)
+    table = jax.numpy.full(side * side, -1, np.int32)
+    if painted:
+        x, y, colour, exists = (
+            _joined([getattr(layer, name) for layer in painted])
+            for name in ("x", "y", "colour", "exists")
+        )
+        near = both(exists, inside(x, y, size, MARGIN))
+        index = choose(near, table_index(x, y, size), side * side)
+        places = np.arange(len(x), dtype=np.int32) * np.int32(COLOURS)
+        table = table.at[index].max(
+            lax.add(jax.numpy.asarray(places), jax.numpy.asarray(colour)), mode="drop"
+        )
+    table = table.reshape(side, side)
+    covered = lax.ge(table, np.zeros((side, side), np.int32))
+    inner = table[MARGIN:-MARGIN, MARGIN:-MARGIN]
+    top = lax.bitwise_and(inner, np.full((size, size), COLOURS - 1, np.int32))
+    blank = lax.lt(inner, np.zeros((size, size), np.int32))
+    return choose(blank, spread(background, (size, size)), top), covered
+
+
+def _joined(parts: list[Any]) -> Any:
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return lax.concatenate([jax.numpy.asarray(part) for part in parts], 0)
