@@ -10,11 +10,9 @@ import numpy as np
 
 from experiments.cr3bp.options import OrbitOptions
 from experiments.cr3bp.propagating import digits
-from jaxlab.core.errors import ConvergenceError
 from jaxlab.core.reporting import print_table
 from jaxlab.core.runfolder import to_json
 from jaxlab.envs.cr3bp.catalogue import published_orbit
-from jaxlab.envs.cr3bp.flows import vector_field
 from jaxlab.envs.cr3bp.orbits import (
     FINE,
     PeriodicOrbit,
@@ -28,10 +26,6 @@ from jaxlab.envs.cr3bp.propagation import propagate
 
 #: Steps of Newton's method at most; the same everywhere, so that it is compiled once.
 ITERATIONS = 30
-#: Periods below this are no orbits: any point closes after no time at all.
-SHORTEST = 1e-6
-#: Speeds and accelerations below this are those of an equilibrium.
-AT_REST = 1e-9
 
 
 def main(options: OrbitOptions) -> None:
@@ -45,11 +39,9 @@ def main(options: OrbitOptions) -> None:
     orbit = correct(state, period, mu, fixed=options.fixed, iterations=ITERATIONS)
     if options.members is not None:
         # The first of the stack is the orbit itself.
-        _require_orbits(orbit.state[None], orbit.period[None], mu)
         orbit = continue_family(orbit, options.members, options.step, iterations=ITERATIONS)
     else:
         orbit = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], orbit)._replace(mu=mu)
-    _require_orbits(orbit.state, orbit.period, mu)
     first, *others = summaries(orbit)
     result = first | ({} if options.members is None else {"family": others})
     if options.json:
@@ -67,26 +59,6 @@ def guess(options: OrbitOptions) -> tuple[np.ndarray, float, float]:
     state[[0, 1, 3, 4] if len(options.state) == 4 else slice(None)] = options.state
     assert options.period is not None
     return state, options.period, options.mass_parameter()
-
-
-def _require_orbits(states: jax.Array, periods: jax.Array, mu: float) -> None:
-    """Refuse what meets the conditions without being an orbit; the first is the one corrected."""
-    rates = vector_field(6)(states.T, (mu,))
-    rest = np.linalg.norm(rates, axis=0) < AT_REST
-    wrong = np.flatnonzero(rest | ~(np.asarray(periods) > SHORTEST))
-    if not wrong.size:
-        return
-    n = wrong[0]
-    what = "a libration point" if rest[n] else f"a period of {float(periods[n]):.3g}"
-    if n == 0:
-        raise ConvergenceError(
-            f"the correction went to {what}, which is no orbit: give a closer guess, or fix "
-            "another of x, z, vy and period"
-        )
-    raise ConvergenceError(
-        f"the family went to {what} at its member {n}: take smaller steps (--step), or fewer "
-        "(--members)"
-    )
 
 
 def summaries(orbits: PeriodicOrbit) -> list[dict[str, Any]]:

@@ -1,12 +1,16 @@
-"""Periodic orbits that cross the xz plane at right angles: correction, families, stability.
+"""Periodic orbits: correction, families, stability.
 
-Half a period after a perpendicular crossing such an orbit crosses the plane
+Most of those named cross the xz plane at right angles. Half a period after a perpendicular crossing such an orbit crosses the plane
 perpendicularly again, by the problem's mirror symmetry (y, t) -> (-y, -t). So an orbit is
 four numbers, (x, z, vy) and its half period, under three conditions, y = vx = vz = 0:
 a curve of orbits, a family. Newton's method on the state transition matrix finds its
 points (Howell 1984); the curve is followed by what is fixed, or along itself
 (pseudo-arclength: Keller 1977), which also goes round folds. Halo, Lyapunov, butterfly and
-distant retrograde orbits are of this kind.
+distant retrograde orbits are of this kind (`correct`).
+
+Others, as those about the triangular points, and orbits known elsewhere than in that plane
+have all of a state and the period for unknowns, and close where the halves before and after
+meet (`correct_general`).
 """
 
 from __future__ import annotations
@@ -30,6 +34,14 @@ from jaxlab.envs.cr3bp.propagation import Accuracy, checked_states, one_each, pr
 FIXED = {"x": 0, "z": 1, "vy": 2, "period": 3}
 #: Where (x, z, vy) stand in a state, and where its conditions do.
 FREE, CONDITIONS = np.array([0, 2, 4]), np.array([1, 3, 5])
+#: What a correction without the mirror may hold fixed.
+FIXED_GENERAL = (None, "period", "jacobi")
+#: Periods below this are no orbits: any point closes after no time at all.
+SHORTEST = 1e-6
+#: Speeds and accelerations below this are those of an equilibrium.
+AT_REST = 1e-9
+#: What y, vx and vz of a crossing at right angles may be.
+PERPENDICULAR = 1e-6
 #: Orbits are integrated to rounding, half a period at a time.
 FINE = Accuracy(tolerance=1e-14)
 BALLISTIC = vector_field(6)
@@ -39,9 +51,11 @@ class PeriodicOrbit(NamedTuple):
     """An orbit, or a stack of them.
 
     Attributes:
-      state: Where it crosses the xz plane at right angles, `[..., 6]`.
+      state: Where it crosses the xz plane at right angles, or of `correct_general` any point of
+        it, `[..., 6]`.
       period: `[...]`.
-      residual: Largest of |y|, |vx|, |vz| half a period later, `[...]`.
+      residual: Largest of |y|, |vx|, |vz| half a period later, or of the components of the gap
+        between the halves before and after, `[...]`.
       mu: Mass parameter, `[...]` or one for all.
     """
 
@@ -60,35 +74,49 @@ def _state_of(u: jax.Array) -> jax.Array:
     return jnp.zeros((*u.shape[:-1], 6), u.dtype).at[..., FREE].set(u[..., :3])
 
 
+def _rates(state: jax.Array, mu: Any) -> jax.Array:
+    """Velocities and accelerations of states `[..., 6]`."""
+    return jnp.moveaxis(BALLISTIC(jnp.moveaxis(state, -1, 0), (mu,)), 0, -1)
+
+
 def _conditions(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
     """y, vx and vz half a period later, `[..., 3]`, and their derivative, `[..., 3, 4]`."""
     arc = propagate(_state_of(u), u[..., 3], mu, stm=True, accuracy=FINE)
-    rates = jnp.moveaxis(BALLISTIC(jnp.moveaxis(arc.state, -1, 0), (mu,)), 0, -1)
+    rates = _rates(arc.state, mu)
     by_start = arc.stm[..., CONDITIONS, :][..., FREE]
     derivative = jnp.concatenate([by_start, rates[..., CONDITIONS, None]], -1)
     failed = (arc.status != Status.DONE)[..., None]
     return jnp.where(failed, jnp.nan, arc.state[..., CONDITIONS]), derivative
 
 
-def _solve(matrix: jax.Array, right: jax.Array) -> jax.Array:
+def _halves(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
+    """The gap between the halves after and before a state, `[..., 6]`, and its derivative.
+
+    By the unknowns (state, period), `[..., 6, 7]`. An instability grows over half the period only.
+    """
+    state, half = u[..., :6], u[..., 6] / 2
+    arcs = propagate(
+        jnp.stack([state, state]), jnp.stack([half, -half]), mu, stm=True, accuracy=FINE
+    )
+    rates = sum(_rates(end, mu) for end in arcs.state) / 2
+    derivative = jnp.concatenate([arcs.stm[0] - arcs.stm[1], rates[..., None]], -1)
+    failed = (arcs.status != Status.DONE).any(0)[..., None]
+    return jnp.where(failed, jnp.nan, arcs.state[0] - arcs.state[1]), derivative
+
+
+def _solve(matrix: jax.Array, right: jax.Array, rank: int | None = None) -> jax.Array:
     """Shortest least-squares solution; where a family branches, matrices lose rank."""
     u, s, vt = jnp.linalg.svd(matrix, full_matrices=False)
-    kept = s > 1e-12 * s[..., :1]
+    kept = (s > 1e-12 * s[..., :1]) & (jnp.arange(s.shape[-1]) < (rank or s.shape[-1]))
     inverse = jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
     projected = jnp.einsum("...ij,...i->...j", u, right) * inverse
     return jnp.einsum("...ji,...j->...i", vt, projected)
 
 
-@functools.partial(jax.jit, static_argnames=("iterations",))
 def _newton(
-    u: jax.Array, mu: Any, row: jax.Array, aim: jax.Array, tolerance: Any, *, iterations: int
+    residual: Any, u: jax.Array, tolerance: Any, iterations: int, rank: int | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Newton on the three conditions and `row . u = aim`; the unknowns and their residual."""
-
-    def residual(u: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values, derivative = _conditions(u, mu)
-        values = jnp.concatenate([values, ((row * u).sum(-1) - aim)[..., None]], -1)
-        return values, jnp.concatenate([derivative, row[..., None, :]], -2)
+    """Newton on a residual with its derivative; the unknowns and the residual's largest part."""
 
     def size(values: jax.Array) -> jax.Array:
         return jnp.abs(values).max(-1)
@@ -99,7 +127,7 @@ def _newton(
 
     def step(carry: Any) -> Any:
         u, values, derivative, n = carry
-        change = -_solve(derivative, values)
+        change = -_solve(derivative, values, rank)
         # Far from the orbit a full step may leave the problem: at most a tenth of the unknowns.
         longest = 0.1 * jnp.maximum(jnp.linalg.norm(u, axis=-1), 1e-3)
         length = jnp.linalg.norm(change, axis=-1)
@@ -118,6 +146,49 @@ def _newton(
     values, derivative = residual(u)
     u, values, _, _ = lax.while_loop(goes_on, step, (u, values, derivative, jnp.int32(0)))
     return u, jnp.where(jnp.isfinite(size(values)), size(values), jnp.inf)
+
+
+@functools.partial(jax.jit, static_argnames=("iterations",))
+def _mirrored(
+    u: jax.Array, mu: Any, row: jax.Array, aim: jax.Array, tolerance: Any, *, iterations: int
+) -> tuple[jax.Array, jax.Array]:
+    """Unknowns (x, z, vy, half period) that meet the three conditions and `row . u = aim`."""
+
+    def residual(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, derivative = _conditions(u, mu)
+        values = jnp.concatenate([values, ((row * u).sum(-1) - aim)[..., None]], -1)
+        return values, jnp.concatenate([derivative, row[..., None, :]], -2)
+
+    return _newton(residual, u, tolerance, iterations)
+
+
+@functools.partial(jax.jit, static_argnames=("fixed", "iterations"))
+def _closed(
+    u: jax.Array, mu: Any, tolerance: Any, *, fixed: str | None, iterations: int
+) -> tuple[jax.Array, jax.Array]:
+    """Unknowns (state, period) whose halves meet.
+
+    The gap lies in the surface of one energy, so that one of its six rows follows from the
+    others; a row against sliding along the orbit and one for what is fixed take its place.
+    """
+    energy = lambda u: dynamics.jacobi_constant(u[..., :6], mu)  # noqa: E731
+    first = u
+
+    def residual(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, derivative = _halves(u, mu)
+        still = jnp.zeros_like(u[..., 0])
+        along = jnp.concatenate([_rates(u[..., :6], mu), still[..., None]], -1)
+        more, slopes = [still], [along]
+        if fixed == "period":
+            more.append(u[..., 6] - first[..., 6])
+            slopes.append(jnp.broadcast_to(jnp.eye(7)[6], u.shape))
+        elif fixed == "jacobi":
+            more.append(energy(u) - energy(first))
+            slopes.append(jax.grad(lambda u: energy(u).sum())(u))
+        values = jnp.concatenate([values, jnp.stack(more, -1)], -1)
+        return values, jnp.concatenate([derivative, jnp.stack(slopes, -2)], -2)
+
+    return _newton(residual, u, tolerance, iterations, rank=6 if fixed is None else 7)
 
 
 def _unknowns(what: str, state: Any, period: Any, mu: Any) -> jax.Array:
@@ -151,7 +222,8 @@ def correct(
       iterations: Steps of Newton's method at most.
 
     Raises:
-      ConvergenceError: Some orbit does not close to the tolerance; the message says which.
+      ConvergenceError: Some orbit does not close to the tolerance, or went to a libration point
+        or a period of zero, where anything closes; the message says which.
       ConfigError: The guess has a wrong shape, or `fixed` is unknown.
       PrecisionError: JAX computes in 32 bits.
     """
@@ -159,20 +231,82 @@ def correct(
         raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}")
     u = _unknowns("correct", state, period, mu)
     row = jnp.broadcast_to(jnp.eye(4)[FIXED[fixed]], u.shape)
-    u, residual = _newton(u, mu, row, (row * u).sum(-1), tolerance, iterations=iterations)
-    _require_closed(residual, tolerance, "correct")
-    return _orbit(u, residual, mu)
+    u, residual = _mirrored(u, mu, row, (row * u).sum(-1), tolerance, iterations=iterations)
+    advice = "give a closer guess, or fix another of x, z, vy and period"
+    miss = "misses the xz plane's perpendicular by {:.2e} after half a period"
+    _require_closed("correct", residual, tolerance, miss, advice)
+    orbit = _orbit(u, residual, mu)
+    _require_orbits("correct: orbit", orbit, advice)
+    return orbit
 
 
-def _require_closed(residual: jax.Array, tolerance: float, what: str) -> None:
-    worst = np.atleast_1d(np.asarray(residual))
-    open_ones = np.flatnonzero(worst.ravel() > tolerance)
+def correct_general(
+    state: Any,
+    period: Any,
+    mu: Any,
+    *,
+    fixed: str | None = None,
+    tolerance: float = 1e-11,
+    iterations: int = 30,
+) -> PeriodicOrbit:
+    """The periodic orbit near a guess anywhere on it, with the mirror's symmetry or without.
+
+    All six components and the period are free. Orbits come in families, so that there are many
+    near a guess: it is the next by steps of least length, or the one of the period or the Jacobi
+    constant of the guess.
+
+    Args:
+      state: Guesses `[..., 6]`.
+      period: Guesses of the period, `[...]` or one for all.
+      mu: Mass parameter, one for all or `[...]`.
+      fixed: None, or what stays as it is: `period` or `jacobi`.
+      tolerance: Of each component of the gap between the halves before and after the state.
+      iterations: Steps of Newton's method at most.
+
+    Raises:
+      ConvergenceError: As `correct`.
+      ConfigError: The guess has a wrong shape, or `fixed` is unknown.
+      PrecisionError: JAX computes in 32 bits.
+    """
+    if fixed not in FIXED_GENERAL:
+        raise ConfigError(f"fixed '{fixed}' is unknown: None, period, jacobi")
+    state = checked_states("correct_general", state, mu)
+    batch = state.shape[:-1]
+    period = one_each("correct_general", "period", period, batch).reshape(batch)
+    u = jnp.concatenate([state, period[..., None]], -1)
+    u, residual = _closed(u, mu, tolerance, fixed=fixed, iterations=iterations)
+    advice = "give a closer guess, or fix another of period, jacobi and None"
+    miss = "has halves that miss each other by {:.2e}"
+    _require_closed("correct_general", residual, tolerance, miss, advice)
+    orbit = PeriodicOrbit(u[..., :6], u[..., 6], residual, mu)
+    _require_orbits("correct_general: orbit", orbit, advice)
+    return orbit
+
+
+def _require_closed(
+    what: str, residual: jax.Array, tolerance: float, miss: str, advice: str
+) -> None:
+    worst = np.atleast_1d(np.asarray(residual)).ravel()
+    open_ones = np.flatnonzero(worst > tolerance)
     if open_ones.size:
         n = open_ones[0]
         raise ConvergenceError(
-            f"{what}: orbit {n} of {worst.size} misses the xz plane's perpendicular by "
-            f"{worst.ravel()[n]:.2e} after half a period, more than {tolerance:g}: give a closer "
-            "guess, or fix another of x, z, vy and period"
+            f"{what}: orbit {n} of {worst.size} {miss.format(worst[n])}, more than {tolerance:g}: "
+            f"{advice}"
+        )
+
+
+def _require_orbits(what: str, orbit: PeriodicOrbit, advice: str) -> None:
+    """Refuse what closes without being an orbit: an equilibrium, or any point after no time."""
+    states, periods = np.reshape(orbit.state, (-1, 6)), np.ravel(orbit.period)
+    masses = np.broadcast_to(orbit.mu, orbit.period.shape).ravel()
+    rest = np.linalg.norm(BALLISTIC(states.T, (masses,)), axis=0) < AT_REST
+    wrong = np.flatnonzero(rest | ~(periods > SHORTEST))
+    if wrong.size:
+        n = wrong[0]
+        place = "a libration point" if rest[n] else f"a period of {periods[n]:.3g}"
+        raise ConvergenceError(
+            f"{what} {n} of {len(periods)} went to {place}, which is no orbit: {advice}"
         )
 
 
@@ -201,11 +335,18 @@ def continue_family(
 
     Raises:
       ConvergenceError: The family could not be followed so far; the message says to where.
+      ConfigError: It is no single orbit, none that crosses the xz plane at right angles where it
+        begins, or `fixed` is unknown.
     """
     if fixed is not None and fixed not in FIXED:
         raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}, or None")
     if orbit.state.ndim != 1:
         raise ConfigError("continue_family begins with one orbit, not with a stack")
+    if np.abs(np.asarray(orbit.state)[CONDITIONS]).max() > PERPENDICULAR:
+        raise ConfigError(
+            "continue_family begins where an orbit crosses the xz plane at right angles: y, vx and "
+            "vz must be zero, as `correct` makes them"
+        )
     u = _unknowns("continue_family", orbit.state, orbit.period, orbit.mu)
     natural = None if fixed is None else jnp.eye(4)[FIXED[fixed]]
     # x grows first; along a family of constant x the half period does.
@@ -217,7 +358,7 @@ def continue_family(
         if natural is not None and n:
             guess = u + (u - found[-2])  # the same change as before
         aim = (row * u).sum() + step_size
-        new, residual = _newton(guess, orbit.mu, row, aim, tolerance, iterations=iterations)
+        new, residual = _mirrored(guess, orbit.mu, row, aim, tolerance, iterations=iterations)
         if not residual <= tolerance:
             raise ConvergenceError(
                 f"continue_family: after {n} of {steps} orbits the next does not close "
@@ -228,7 +369,10 @@ def continue_family(
         u = new
         found.append(u)
         residuals.append(residual)
-    return _orbit(jnp.stack(found), jnp.stack(residuals), orbit.mu)
+    family = _orbit(jnp.stack(found), jnp.stack(residuals), orbit.mu)
+    advice = f"take smaller steps than {step_size:g}, or fewer"
+    _require_orbits("continue_family: member", family, advice)
+    return family
 
 
 @jax.jit
@@ -243,12 +387,13 @@ def _tangent(u: jax.Array, mu: Any, ahead: jax.Array) -> jax.Array:
 def monodromy(orbit: PeriodicOrbit) -> Float[Array, "*batch 6 6"]:
     """The state transition matrix of a whole period.
 
-    Made of the half arcs: the second is the mirror image of the first run backwards, so
-    that rounding is that of half a period.
+    Made of the halves before and after the state, so that rounding is that of half a period.
     """
-    half = propagate(orbit.state, orbit.period / 2, orbit.mu, stm=True, accuracy=FINE).stm
-    mirror = jnp.diag(jnp.array([1.0, -1, 1, -1, 1, -1]))
-    return mirror @ jnp.linalg.solve(half, mirror @ half)
+    ahead, behind = (
+        propagate(orbit.state, half, orbit.mu, stm=True, accuracy=FINE).stm
+        for half in (orbit.period / 2, -orbit.period / 2)
+    )
+    return jnp.linalg.solve(behind, ahead)
 
 
 def multipliers(matrix: Any) -> np.ndarray:

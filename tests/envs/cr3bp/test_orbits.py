@@ -12,6 +12,7 @@ from jaxlab.envs.cr3bp.dynamics import jacobi_constant
 from jaxlab.envs.cr3bp.manifolds import manifold_starts
 from jaxlab.envs.cr3bp.orbits import PeriodicOrbit
 from jaxlab.envs.cr3bp.propagation import Accuracy, propagate
+from jaxlab.envs.cr3bp.systems import get_system, libration_points
 
 ROWS = list(ORBITS.values())
 STARTS = np.stack([row.initial() for row in ROWS])
@@ -97,6 +98,87 @@ def test_the_monodromy_matrix_of_halves_is_that_of_the_whole(corrected):
     assert np.abs((halves - whole) / scale).max() < 1e-7
 
 
+@pytest.fixture(scope="module")
+def off_plane():
+    """All published orbits, some way along them and off by 1e-5."""
+    with jax.enable_x64(True):
+        noise = 1e-5 * np.random.default_rng(1).normal(size=(len(ROWS), 7))
+        along = propagate(STARTS, 0.37 * PERIODS, MASSES, accuracy=orbits.FINE).state
+        return np.asarray(along) + noise[:, :6], PERIODS + noise[:, 6]
+
+
+@pytest.mark.parametrize("fixed", [None, "period"])
+def test_orbits_are_found_off_their_symmetry_plane(off_plane, fixed):
+    state, period = off_plane
+    assert np.abs(state[:, [1, 3]]).min(0).max() > 1e-3
+    found = orbits.correct_general(state, period, MASSES, fixed=fixed)
+    end = propagate(found.state, found.period, MASSES, accuracy=orbits.FINE).state
+    assert np.linalg.norm(end - found.state, axis=1).max() < 1e-9
+    np.testing.assert_allclose(found.period, PERIODS, rtol=0, atol=1e-4)
+    # What is fixed may need another member of the family, further off by its rate of change.
+    far = 1e-4 if fixed is None else 1e-2
+    assert np.linalg.norm(found.state - state, axis=1).max() < far
+    if fixed == "period":
+        np.testing.assert_allclose(found.period, period, rtol=0, atol=1e-14)
+    index = orbits.stability_index(orbits.monodromy(found))
+    exact = PeriodicOrbit(jnp.asarray(STARTS), jnp.asarray(PERIODS), jnp.zeros(len(ROWS)), MASSES)
+    np.testing.assert_allclose(index, orbits.stability_index(orbits.monodromy(exact)), rtol=5e-3)
+
+
+def test_small_orbits_about_a_triangular_point_have_its_frequencies():
+    """They have no mirror symmetry: the mirror makes those about L5 of them.
+
+    Szebehely, Theory of Orbits, section 5.4: s^4 - s^2 + 27 mu (1 - mu) / 4 = 0, and the period
+    changes with the square of the amplitude.
+    """
+    mu = get_system("earth-moon").mass_parameter
+    point = np.append(libration_points(mu)[3], np.zeros(3))
+    frequencies = np.sqrt(np.roots([1, -1, 27 / 4 * mu * (1 - mu)]))
+    matrix = jax.jacfwd(lambda y: orbits.BALLISTIC(y, (mu,)))(jnp.asarray(point))
+    values, vectors = np.linalg.eig(np.asarray(matrix))
+    modes = [vectors[:, np.argmin(np.abs(values - 1j * s))].real for s in frequencies]
+    amplitudes = np.array([1e-3, 1e-2])
+    guess = np.stack([point + a * m / np.linalg.norm(m[:3]) for m in modes for a in amplitudes], 0)
+    period = np.repeat(2 * np.pi / frequencies, 2)
+    found = orbits.correct_general(guess, period, mu)
+    change = (np.asarray(found.period) - period).reshape(2, 2)
+    assert (np.abs(change[:, 1]) < 3e-4).all()
+    np.testing.assert_allclose(change[:, 1] / change[:, 0], 100, rtol=0.03)
+    end = propagate(found.state, found.period, mu, accuracy=orbits.FINE).state
+    assert np.linalg.norm(end - found.state, axis=1).max() < 1e-11
+    multipliers = orbits.multipliers(orbits.monodromy(found))
+    np.testing.assert_allclose(np.abs(multipliers), 1, atol=1e-4)  # stable for small mu
+    with pytest.raises(ConfigError, match="right angles"):
+        orbits.continue_family(jax.tree.map(lambda x: x[0], found._replace(mu=guess[:, 0])), 1, 0.1)
+
+
+def test_the_jacobi_constant_may_be_kept(off_plane):
+    n = [row.name for row in ROWS].index("st-dro-small")
+    state, period = (part[n : n + 1] for part in off_plane)
+    found = orbits.correct_general(state, period, MASSES[n : n + 1], fixed="jacobi")
+    kept = jacobi_constant(jnp.asarray(state), MASSES[n])
+    np.testing.assert_allclose(found.jacobi, kept, rtol=0, atol=1e-12)
+    end = propagate(found.state, found.period, MASSES[n], accuracy=orbits.FINE).state
+    np.testing.assert_allclose(end, found.state, rtol=0, atol=1e-10)
+
+
+L1 = np.array([libration_points(MASSES[-1])[0, 0], 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("correct", "state", "period", "message"),
+    [
+        (orbits.correct, L1, 2.0, "orbit 0 of 1 went to a libration point, which is no orbit"),
+        (orbits.correct_general, L1, 2.0, "went to a libration point"),
+        (orbits.correct, np.array([0.5, 0, 0.1, 0, 0.1, 0]), 0.05, "went to a period of"),
+        (orbits.correct_general, STARTS[-1], 1e-3, "went to a period of"),
+    ],
+)
+def test_what_closes_without_being_an_orbit_is_refused(correct, state, period, message):
+    with pytest.raises(ConvergenceError, match=message):
+        correct(state, period, MASSES[-1])
+
+
 def single(name):
     row = published_orbit(name)
     return PeriodicOrbit(
@@ -156,6 +238,11 @@ def test_a_manifold_leaves_its_orbit_by_the_multiplier(stable):
     [
         (lambda: orbits.correct(STARTS, PERIODS, MASSES, fixed="w"), ConfigError, "x, z, vy"),
         (lambda: orbits.correct(STARTS[:, :5], PERIODS, MASSES), ConfigError, "float64"),
+        (
+            lambda: orbits.correct_general(STARTS, PERIODS, MASSES, fixed="x"),
+            ConfigError,
+            "None, period, jacobi",
+        ),
         (
             lambda: orbits.correct(np.array([0.5, 0, 0.1, 0, 0.1, 0]), 3.0, 0.0121, iterations=4),
             ConvergenceError,
