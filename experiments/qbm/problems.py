@@ -25,7 +25,7 @@ def unbounded_reason(target: Any, strings: PauliStrings, hidden: Sequence[int] =
         return None
     terms = " + ".join(f"{c:.3g} {label}" for label, c in list(direction.items())[:3])
     more = " + ..." if len(direction) > 3 else ""
-    return f"{terms}{more} is constant on the data and nowhere lower"
+    return f"{terms}{more} is constant on the data and nowhere higher"
 
 
 def restricted_problem(model: RestrictedModel, target: Any) -> Closed:

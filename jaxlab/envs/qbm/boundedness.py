@@ -2,8 +2,8 @@
 
 It has none where the moments of the e-step's state lie on the boundary of those that states of
 the model can have: some combination `c . f` of visible terms is constant on the data and nowhere
-lower. Then parameters grow for ever along c. Hidden terms need not be looked at: in a block of
-fixed visible bits they are traceless, so they only lower the least eigenvalue.
+higher. Then parameters grow for ever along c. Hidden terms need not be looked at: in a block of
+fixed visible bits they are traceless, so they only raise the largest eigenvalue.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def unbounded_direction(
     held, free = features[target > 0], features[target == 0]
     gaps = free - held[0]
     found = linprog(
-        -gaps.sum(0),
-        A_ub=-gaps,
+        gaps.sum(0),
+        A_ub=gaps,
         b_ub=np.zeros(len(gaps)),
         A_eq=held[1:] - held[0] if len(held) > 1 else None,
         b_eq=np.zeros(len(held) - 1) if len(held) > 1 else None,
