@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxlab.core.environment import Constant
@@ -57,20 +57,20 @@ def make_environment(
     if not 0 <= penalty < math.inf:
         raise ConfigError(f"penalty {penalty}: expected a number, not negative")
     thruster, weights = transfer.thruster, transfer.weights
+    number = lambda value: jnp.asarray(value, jnp.float64)  # noqa: E731
     params = ControlParams(
         mu=transfer.mu,
         start=transfer.start,
         target=transfer.target,
-        spacecraft=Spacecraft(thruster.acceleration, thruster.exhaust_speed, dry_mass),
-        segment=segment,
-        tolerance=tolerance,
-        collision_radius=radii,
-        weights=np.array([weights.propellant, weights.time]),
-        penalty=penalty,
+        spacecraft=Spacecraft(thruster.acceleration, thruster.exhaust_speed, number(dry_mass)),
+        segment=number(segment),
+        tolerance=number(tolerance),
+        collision_radius=number(radii),
+        weights=jnp.stack([weights.propellant, weights.time]),
+        penalty=number(penalty),
     )
-    arrays = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
     spatial = transfer.target.shape[1] == 6
-    return LowThrustControl(nominal=Constant(arrays), spatial=spatial, **fields)
+    return LowThrustControl(nominal=Constant(params), spatial=spatial, **fields)
 
 
 def default_environment(*, spatial: bool = False, **fields: Any) -> LowThrustControl:

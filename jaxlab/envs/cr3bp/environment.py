@@ -181,7 +181,7 @@ class LowThrustControl(Env[ControlState, ControlParams]):
         radius, angle = draw(keys[0], *self.radius), draw(keys[1], *self.angle)
         inclination = draw(keys[2], 0.0, self.inclination)
         start = circular(params.mu, radius, angle, inclination, self.axes)
-        return params.replace(start=jnp.append(start, 1.0))
+        return dataclasses.replace(params, start=jnp.append(start, 1.0))
 
     def reset(self, key: jax.Array, params: ControlParams) -> tuple[ControlState, TimeStep]:
         require_x64(self.name)

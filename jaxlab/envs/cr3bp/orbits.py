@@ -98,7 +98,7 @@ def _halves(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
     arcs = propagate(
         jnp.stack([state, state]), jnp.stack([half, -half]), mu, stm=True, accuracy=FINE
     )
-    rates = sum(_rates(end, mu) for end in arcs.state) / 2
+    rates = (_rates(arcs.state[0], mu) + _rates(arcs.state[1], mu)) / 2
     derivative = jnp.concatenate([arcs.stm[0] - arcs.stm[1], rates[..., None]], -1)
     failed = (arcs.status != Status.DONE).any(0)[..., None]
     return jnp.where(failed, jnp.nan, arcs.state[0] - arcs.state[1]), derivative

@@ -105,7 +105,7 @@ class Accuracy(NamedTuple):
 
 
 def _is_radius(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and bool(value >= 0)
+    return isinstance(value, numbers.Real) and float(value) >= 0
 
 
 #: What arcs are integrated with unless told otherwise.
