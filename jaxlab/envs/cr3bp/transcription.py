@@ -306,8 +306,8 @@ def _defect(of: Transcription, rows: jax.Array, transfer: Transfer) -> tuple[jax
     there = propagate(first, phase_time, transfer.mu, accuracy=of.accuracy).state
     start = jnp.broadcast_to(transfer.start, (count, size))
     ends = jnp.stack([start, jnp.concatenate([there, plan.final_mass[:, None]], 1)])
-    ways = np.array([1.0, -1.0])
-    span = (ways[:, None] * plan.duration / of.segments).ravel()
+    ways = jnp.array([[1.0], [-1.0]])
+    span = (ways * plan.duration / of.segments).ravel()
     # Segments in the order in which they are flown, of both halves, and each of all plans.
     controls = jnp.stack([plan.controls[:, :half], plan.controls[:, half:][:, ::-1]])
     controls = jnp.moveaxis(controls, 2, 0).reshape(half, 2 * count, axes)
