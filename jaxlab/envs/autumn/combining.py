@@ -218,14 +218,15 @@ def _alike(left: Segment, right: Segment) -> bool:
 class Chain(Combination):
     """Elements of `sizes[0]` places before those of `sizes[1]`."""
 
-    def __init__(self, sizes: tuple[int, int]):
+    def __init__(self, sizes: tuple[int, int], inner: tuple[int, ...] = ()):
         self.sizes = sizes
+        self.inner = inner
 
     def number(self, left: Any, right: Any) -> Any:
         if known(left) and known(right) and type(left) is type(right) and left == right:
             return left
         left, right = array(left), array(right)
-        tail = (np.shape(left) or np.shape(right))[1:]
+        tail = (np.shape(left) or np.shape(right))[1:] or self.inner
         pair = [
             spread(part, (size, *tail))
             for part, size in zip((left, right), self.sizes, strict=True)
@@ -241,8 +242,10 @@ class Chain(Combination):
         return map_leaves(lambda leaf: _resized(leaf, self.sizes[0], after=False), value)
 
     def lists(self, left: ListValue, right: ListValue) -> Value:
-        if not left.segments and not right.segments:
+        if not left.size and not right.size:
             return EMPTY
+        left = left if left.size else _dead(right, self.sizes[0])
+        right = right if right.size else _dead(left, self.sizes[1])
         sizes = [[segment.size for segment in value.segments] for value in (left, right)]
         if sizes[0] != sizes[1]:
             most = max(left.size, right.size)
@@ -252,7 +255,8 @@ class Chain(Combination):
         return ListValue(tuple(map(self._segment, left.segments, right.segments)))
 
     def _segment(self, left: Segment, right: Segment) -> Segment:
-        elements = self.value(left.elements, right.elements)
+        inner = Chain(self.sizes, (*self.inner, left.size))
+        elements = inner.value(left.elements, right.elements)
         if left.mask is None and right.mask is None:
             return Segment(elements, None, left.size)
         masks = (np.ones(left.size, bool) if s.mask is None else s.mask for s in (left, right))
@@ -261,6 +265,20 @@ class Chain(Combination):
             for mask, size in zip(masks, self.sizes, strict=True)
         ]
         return Segment(elements, self.number(*pair), left.size)
+
+
+def _dead(value: ListValue, count: int) -> ListValue:
+    """`count` lists of the kind of others, with nothing alive in them."""
+
+    def zeros(leaf: Any) -> Any:
+        return np.zeros((count, *np.shape(leaf)[1:]), leaf.dtype)
+
+    return ListValue(
+        tuple(
+            Segment(map_leaves(zeros, s.elements), np.zeros((count, s.size), bool), s.size)
+            for s in value.segments
+        )
+    )
 
 
 def _inner_fused(value: ListValue, size: int, count: int) -> ListValue:

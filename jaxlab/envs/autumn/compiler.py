@@ -20,12 +20,12 @@ from jax import lax
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import rendering, syntax
 from jaxlab.envs.autumn.evaluation import call, check_type, evaluate
-from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Frame, Machine
+from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Machine
 from jaxlab.envs.autumn.occupancy import Occupied, table_side
 from jaxlab.envs.autumn.palette import COLOURS
 from jaxlab.envs.autumn.randomness import KeyRandom, ReferenceRandom
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, array, both, choose, either, equal, invert, known
+from jaxlab.envs.autumn.scalars import Number, array, both, choose, equal, invert, known
 from jaxlab.envs.autumn.standard_library import library
 from jaxlab.envs.autumn.structures import (
     Fitting,
@@ -48,7 +48,6 @@ from jaxlab.envs.autumn.values import (
     ObjectClass,
     Scalar,
     Value,
-    truth,
 )
 
 #: Kinds of action, by their number in an action `[kind, x, y]`.

@@ -156,7 +156,8 @@ def _binary(machine: Machine, expression: syntax.Binary) -> Value:
         for value in (one, other):
             if not isinstance(value, Scalar) or value.kind != "Number":
                 raise Failure(f"{place}: '{operator}' takes two numbers")
-        assert isinstance(one, Scalar) and isinstance(other, Scalar)
+        assert isinstance(one, Scalar)
+        assert isinstance(other, Scalar)
         return _arithmetic(machine, operator, one.number, other.number, place)
 
     return machine.over(left, lambda one: machine.over(right, lambda other: apply(one, other)))

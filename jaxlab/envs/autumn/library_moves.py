@@ -6,13 +6,12 @@ import numpy as np
 
 from jaxlab.envs.autumn import collisions, lists
 from jaxlab.envs.autumn.combining import Select
-from jaxlab.envs.autumn.evaluation import call
-from jaxlab.envs.autumn.library_objects import _clicked, rendered_list, updated
+from jaxlab.envs.autumn.library_objects import _clicked, updated
 from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import coordinates, origin, position, rotated
 from jaxlab.envs.autumn.occupancy import MARGIN, Occupied, inside, look_up, table_index, table_side
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, add, both, choose, either, equal, invert, known
+from jaxlab.envs.autumn.scalars import Number, add, both, choose, either, equal, invert
 from jaxlab.envs.autumn.standard_library import (
     ANY,
     alias,
@@ -22,7 +21,7 @@ from jaxlab.envs.autumn.standard_library import (
     clobber,
     native,
 )
-from jaxlab.envs.autumn.values import Instance, ListValue, Value, number, truth
+from jaxlab.envs.autumn.values import Instance, Value, truth
 
 DIRECTIONS = {"Left": (-1, 0), "Right": (1, 0), "Up": (0, -1), "Down": (0, 1)}
 

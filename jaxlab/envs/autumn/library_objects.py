@@ -11,7 +11,7 @@ from jaxlab.envs.autumn.evaluation import call
 from jaxlab.envs.autumn.machine import ROUNDS, Binding, Failure, Machine, type_name
 from jaxlab.envs.autumn.objects import as_cells, coordinates, position, rendered, rotated
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, add, both, choose, either, equal, invert, known
+from jaxlab.envs.autumn.scalars import Number, add, both, either, equal, invert, known
 from jaxlab.envs.autumn.standard_library import (
     ANY,
     as_function,

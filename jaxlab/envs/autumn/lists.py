@@ -51,6 +51,7 @@ def list_of(values: list[Value]) -> ListValue:
         part = single(value)
         if (
             segments
+            and not isinstance(value, ListValue)
             and same_kind(segments[-1].elements, part.elements)
             and not _traced(part.elements)
             and not _traced(segments[-1].elements)

@@ -67,9 +67,9 @@ class Join(Combination):
             return left
         if known(left) and known(right) and type(left) is type(right) and left == right:
             return left
-        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-            if left.shape == right.shape and np.array_equal(left, right):
-                return left
+        constants = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+        if constants and left.shape == right.shape and np.array_equal(left, right):
+            return left
         shapes = [_shape(part, self.lead) for part in (left, right) if not known(part)]
         shape = max(shapes, key=len) if shapes else self.lead
         dtypes = [array(part).dtype for part in (left, right)]
