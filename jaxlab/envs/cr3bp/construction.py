@@ -76,8 +76,8 @@ def make_environment(
 def default_environment(*, spatial: bool = False, **fields: Any) -> LowThrustControl:
     """From orbits about Saturn inside of Titan's to an orbit about Titan: 1 t, 0.5 N, 3000 s.
 
-    In the plane to a distant retrograde orbit, in space to a halo orbit about L1; in 400 segments
-    of a quarter of a unit of time there is about ten times the propellant it takes.
+    In the plane to a distant retrograde orbit, in space to a halo orbit about L1. A tenth of the
+    mass is propellant, which lasts for 110 segments of a quarter of a unit of time at full thrust.
 
     Args:
       spatial: Whether the target orbit is the halo orbit.
