@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -77,6 +78,8 @@ def make_contrastive(
             "gradient_norm": mean(jnp.linalg.norm(gradient)),
             "largest_parameter": maximum(jnp.max(jnp.abs(parameters))),
         }
-        return state.replace(parameters=parameters, chains=chains, memory=memory), metrics
+        return dataclasses.replace(
+            state, parameters=parameters, chains=chains, memory=memory
+        ), metrics
 
     return Learner(init, step)

@@ -74,7 +74,7 @@ def rule(problem: Dual, config: EMConfig) -> Rule:
             zero,
         )
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, phase: Phase) -> Move:
+    def advance(hyper: Hyper, parameters: Array, values: Values, phase: Phase, runs: Array) -> Move:
         estimating = phase.estimating
         active = jnp.where(estimating, ~of_parameters, of_parameters)
         point = jnp.concatenate([parameters, jnp.where(estimating, phase.multipliers, 0.0)])

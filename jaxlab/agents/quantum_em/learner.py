@@ -133,9 +133,12 @@ class _Fit:
         )
 
     def step(self, state: EMState, t: jax.Array) -> tuple[EMState, Metrics]:
-        move = self.rule.advance(state.hyper, state.parameters, state.values, state.memory)
+        move = self.rule.advance(
+            state.hyper, state.parameters, state.values, state.memory, ~state.finished
+        )
         better = move.values.divergence < state.best_divergence
-        moved = state.replace(
+        moved = dataclasses.replace(
+            state,
             parameters=move.parameters,
             values=move.values,
             memory=move.memory,
@@ -167,7 +170,8 @@ class _Fit:
         key = jax.random.fold_in(state.key, t)
         parameters = draw(key, state.hyper, self.size, self.initial)
         values = Values(*self.evaluate(parameters))
-        fresh = state.replace(
+        fresh = dataclasses.replace(
+            state,
             parameters=parameters,
             values=values,
             memory=self.rule.init(state.hyper, parameters, values),

@@ -16,7 +16,8 @@ class Values(NamedTuple):
     Attributes:
       log_partition: The potential psi.
       moments: Expectations in the model, the gradient of psi.
-      target_moments: Expectations in the e-step's state.
+      target_moments: Expectations in the e-step's state; em_gradient keeps those of its last
+        e-step.
       divergence: Of that state from the model; its gradient is moments - target_moments.
     """
 

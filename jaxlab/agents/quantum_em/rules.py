@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.agents.quantum_em.config import EMConfig, Hyper
@@ -39,10 +41,16 @@ class Move(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A method: what it remembers first, and one step."""
+    """A method: what it remembers first, and one step.
+
+    Attributes:
+      init: From hyper-parameters, parameters and values there to the memory.
+      advance: One step, from the same with the memory. The last argument tells whether the run
+        goes on; what is computed for one that has finished is thrown away.
+    """
 
     init: Callable[[Hyper, Array, Values], PyTree]
-    advance: Callable[[Hyper, Array, Values, PyTree], Move]
+    advance: Callable[[Hyper, Array, Values, PyTree, Array], Move]
 
 
 @struct.dataclass
@@ -52,8 +60,8 @@ class Goal:
     Attributes:
       moments: Those of the e-step's state.
       inner: Iterations done.
-      damping: Of Levenberg and Marquardt; zero with gradient steps.
-      residual: Largest gap of moments at the end of the last m-step.
+      damping: Of Levenberg and Marquardt.
+      residual: Largest gap of moments at the end of the last m-step; zero with gradient steps.
     """
 
     moments: Float[Array, " terms"]
@@ -80,9 +88,9 @@ def _start(hyper: Hyper, parameters: Array, values: Values) -> Goal:
     return Goal(values.target_moments, jnp.zeros((), jnp.int32), hyper.damping + zero, zero)
 
 
-def penalty(parameters: Array, l2: float) -> Array:
+def penalty(parameters: Array, l2: float) -> Array | float:
     """What the objective has beside the divergence."""
-    return 0.5 * l2 * jnp.sum(parameters**2)
+    return 0.5 * l2 * jnp.sum(parameters**2) if l2 else 0.0
 
 
 def _m_objective(parameters: Array, values: Values, moments: Array, l2: float) -> Array:
@@ -110,6 +118,22 @@ def _turn(goal: Goal, ends: Array, values: Values, gap: Array, damping: Array) -
     )
 
 
+def _if_any(
+    flag: Array, function: Callable[[Array], Array], argument: Array, otherwise: Array
+) -> Array:
+    """`function(argument)` where the flag is set; when mapped, computed only if any flag is.
+
+    A `lax.cond` becomes a select when its flag is mapped, which computes both sides always; a
+    loop of no or one turn runs while there is a flag.
+    """
+
+    def turn(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        # The argument changes, or the compiler would move the function out of the loop.
+        return jnp.zeros_like(carry[0]), jnp.zeros_like(carry[1]), function(carry[1])
+
+    return lax.while_loop(lambda carry: carry[0], turn, (flag, argument, otherwise))[2]
+
+
 def _inner_limit(config: EMConfig) -> int:
     return min(config.most_inner, config.m_steps or config.most_inner)
 
@@ -119,7 +143,7 @@ def _em(problem: Closed, config: EMConfig) -> Rule:
     assert metric is not None
     l2, limit = config.l2, _inner_limit(config)
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, goal: Goal) -> Move:
+    def advance(hyper: Hyper, parameters: Array, values: Values, goal: Goal, runs: Array) -> Move:
         gap = _gap(parameters, values, goal.moments, l2)
         matrix = metric(parameters)
         step = damped_solution(matrix, goal.damping + l2, gap)
@@ -149,7 +173,7 @@ def _em_gradient(problem: Closed, config: EMConfig) -> Rule:
     l2, limit = config.l2, _inner_limit(config)
     stop = -1.0 if config.stop is None else config.stop
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, goal: Goal) -> Move:
+    def advance(hyper: Hyper, parameters: Array, values: Values, goal: Goal, runs: Array) -> Move:
         gap = _gap(parameters, values, goal.moments, l2)
         trial = ascend(parameters, gap, hyper.learning_rate)
         there = Values(*problem.evaluate(trial))
@@ -158,9 +182,17 @@ def _em_gradient(problem: Closed, config: EMConfig) -> Rule:
         )
         small = jnp.abs(change) <= stop
         reached = jnp.where(small, parameters, trial)
-        values = _choose(small, values, there)
         ends = small | (goal.inner + 1 >= limit)
-        memory = _turn(goal, ends, values, gap, goal.damping)
+        # Within an m-step nothing needs the moments of the e-step's state but its divergence.
+        estimated = _if_any(
+            ends & runs,
+            lambda at: Values(*problem.evaluate(at)).target_moments,
+            reached,
+            goal.moments,
+        )
+        values = _choose(small, values, there)._replace(target_moments=estimated)
+        inner = jnp.where(ends, 0, goal.inner + 1).astype(jnp.int32)
+        memory = dataclasses.replace(goal, moments=estimated, inner=inner)
         return Move(reached, values, memory, ends, small & (goal.inner == 0))
 
     return Rule(_start, advance)
@@ -170,7 +202,9 @@ def _gradient(problem: Closed, config: EMConfig) -> Rule:
     l2 = config.l2
     stop = -1.0 if config.stop is None else config.stop
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, memory: PyTree) -> Move:
+    def advance(
+        hyper: Hyper, parameters: Array, values: Values, memory: PyTree, runs: Array
+    ) -> Move:
         gap = _gap(parameters, values, values.target_moments, l2)
         trial = ascend(parameters, gap, hyper.learning_rate)
         there = Values(*problem.evaluate(trial))
@@ -186,7 +220,9 @@ def _gradient(problem: Closed, config: EMConfig) -> Rule:
 def _optax(problem: Closed, config: EMConfig) -> Rule:
     transform = transformation(config)
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, memory: PyTree) -> Move:
+    def advance(
+        hyper: Hyper, parameters: Array, values: Values, memory: PyTree, runs: Array
+    ) -> Move:
         gap = _gap(parameters, values, values.target_moments, config.l2)
         direction, memory = transform.update(-gap, memory, parameters)
         reached = parameters - hyper.learning_rate * direction
@@ -210,7 +246,9 @@ def _natural_gradient(problem: Closed, config: EMConfig) -> Rule:
     assert metric is not None
     l2 = config.l2
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, length: Array) -> Move:
+    def advance(
+        hyper: Hyper, parameters: Array, values: Values, length: Array, runs: Array
+    ) -> Move:
         gap = _gap(parameters, values, values.target_moments, l2)
         direction = damped_solution(metric(parameters), hyper.damping + l2, gap)
         trial = parameters + length * direction

@@ -77,9 +77,7 @@ class BoltzmannTraining(Env[State, Params]):
     name: ClassVar[str] = "boltzmann_training"
     precisions: ClassVar[tuple[str, ...]] = ("float64",)
 
-    model: RestrictedModel = dataclasses.field(
-        default_factory=lambda: RestrictedModel(4, 2, "XYZ")
-    )
+    model: RestrictedModel = dataclasses.field(default_factory=lambda: RestrictedModel(4, 2, "XYZ"))
 
     def sample_params(self, key: jax.Array) -> Params:
         """A random target, and one of the families of hidden Z, XZ and XYZ operators."""
@@ -108,7 +106,7 @@ class BoltzmannTraining(Env[State, Params]):
         uniform = jax.random.uniform(key, (self.model.size,), np.float64, -1.0, 1.0)
         state = self._at(params.width * uniform * params.family, params, jnp.zeros((), np.int32))
         # An episode that begins below the tolerance ends with its first step.
-        state = state.replace(terminated=jnp.zeros((), bool))
+        state = dataclasses.replace(state, terminated=jnp.zeros((), bool))
         return state, self._observe(state, params, jnp.zeros((), np.float64))
 
     def _at(self, parameters: Array, params: Params, updates: Array) -> State:

@@ -6,6 +6,7 @@ parameter of its term; with sign -1 it is an energy, and the parameter is its ne
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -57,7 +58,7 @@ class Hamiltonian:
         ends = np.cumsum([len(strings) for _, strings in self.strings])
         parts = jnp.split(self.sign * jnp.asarray(parameters), ends[:-1])
         names = [name for name, _ in self.strings]
-        return self.replace(coefficients=dict(zip(names, parts, strict=True)))
+        return dataclasses.replace(self, coefficients=dict(zip(names, parts, strict=True)))
 
 
 def hamiltonian(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from jaxlab.core.errors import CapacityError, DeviceError, PrecisionError
 
@@ -22,7 +23,7 @@ def require_x64(what: str) -> None:
     Raises:
       PrecisionError: JAX computes in 32 bits.
     """
-    if not jax.config.jax_enable_x64:
+    if jnp.result_type(float) != jnp.float64:
         raise PrecisionError(
             f"{what} needs 64-bit floats: set JAX_ENABLE_X64=1 or call "
             "jax.config.update('jax_enable_x64', True) before anything else"

@@ -143,12 +143,15 @@ def conditionals(parameters: Any, spins: Any, model: RestrictedModel) -> Conditi
     """Hidden units given visible spins `[rows, visible]`."""
     fields = model.split(parameters)
     spins = jnp.asarray(spins, fields.visible.dtype)
+    extended = jnp.concatenate([jnp.ones_like(spins[:, :1]), spins], 1)
     local = []
     for k, letter in enumerate(model.fields):
-        phi = fields.hidden[:, k, None]
+        phi = fields.hidden[:, k]
         if letter in model.couplings:
-            phi = phi + fields.coupling[:, :, model.couplings.index(letter)].T @ spins.T
-        local.append(phi)
+            coupling = fields.coupling[:, :, model.couplings.index(letter)]
+            local.append(jnp.concatenate([phi[None], coupling]).T @ extended.T)
+        else:
+            local.append(phi[:, None])
     squares = functools.reduce(jnp.add, [phi * phi for phi in local])
     log_weights = fields.visible @ spins.T + spin_potentials(squares)
     return Conditionals(log_weights, squares, tuple(local))
@@ -170,11 +173,22 @@ def spins_of(numbers: Any, visible: int) -> Float[Array, "rows visible"]:
 
 def _averages(weights: Array, spins: Array, table: Conditionals, model: RestrictedModel) -> Array:
     """Sum over rows of weights times features, in the order of the parameters."""
-    ones = jnp.ones_like(spins[:, :1])
+    weighted = tanh_ratio(table.squares) * weights
+    # Fields that are the same in all rows are multiplied after the sum.
+    constant = [letter not in model.couplings for letter in model.fields]
+    rows = [
+        weighted if alone else weighted * phi
+        for phi, alone in zip(table.fields, constant, strict=True)
+    ]
     # One product of matrices for fields (the first column) and couplings.
-    both = (jnp.stack(table.bloch) * weights) @ jnp.concatenate([ones, spins], 1)
-    coupled = both[np.array([model.fields.index(letter) for letter in model.couplings]), :, 1:]
-    return model.join(Fields(weights @ spins, both[:, :, 0].T, coupled.transpose(2, 1, 0)))
+    extended = jnp.concatenate([jnp.ones_like(spins[:, :1]), spins], 1)
+    sums = (jnp.concatenate(rows) @ extended).reshape(len(rows), model.hidden, -1)
+    hidden = [
+        part[:, 0] * phi[:, 0] if alone else part[:, 0]
+        for part, phi, alone in zip(sums, table.fields, constant, strict=True)
+    ]
+    coupled = [part[:, 1:].T for part, alone in zip(sums, constant, strict=True) if not alone]
+    return model.join(Fields(weights @ spins, jnp.stack(hidden, -1), jnp.stack(coupled, -1)))
 
 
 def require_enumerable(model: RestrictedModel) -> None:
@@ -219,7 +233,9 @@ def _sum_states(
         table = conditionals(parameters, spins, model)
         top = jnp.maximum(top, jnp.max(table.log_weights))
         weights = jnp.exp(table.log_weights - top)
-        return top, jnp.sum(weights), *summand(spins, table, weights, part)
+        # As a product: sums along the last axis are slow loops where this is mapped over seeds.
+        mass = weights @ jnp.ones_like(weights)
+        return top, mass, *summand(spins, table, weights, part)
 
     if count == 1:
         top, mass, weighted, plain = chunk(np.int32(0), target, -jnp.inf)
@@ -229,7 +245,7 @@ def _sum_states(
 
     def step(carry: Any, x: Any) -> Any:
         top, mass, weighted, plain = carry
-        new_top, new_mass, new_weighted, new_plain = chunk(*x, top)
+        new_top, new_mass, new_weighted, new_plain = chunk(x[0], x[1], top)
         shrink = jnp.exp(top - new_top)
         weighted = jax.tree.map(lambda a, b: shrink * a + b, weighted, new_weighted)
         plain = jax.tree.map(jnp.add, plain, new_plain)
@@ -259,7 +275,7 @@ def evaluate(parameters: Any, model: RestrictedModel, target: Any) -> Evaluation
         raise ConfigError(f"target is {target.shape}, expected ({2**model.visible},) for {model}")
 
     def summand(spins: Array, table: Conditionals, weights: Array, q: Array) -> Any:
-        free = jnp.sum(jnp.where(q > 0, q * table.log_weights, 0.0))
+        free = q @ table.log_weights
         data = _averages(q, spins, table, model)
         return _averages(weights, spins, table, model), (data, free)
 
