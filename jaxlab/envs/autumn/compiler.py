@@ -19,8 +19,9 @@ from jax import lax
 
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import rendering, syntax
+from jaxlab.envs.autumn.checker import require_sound
 from jaxlab.envs.autumn.evaluation import call, check_type, evaluate
-from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Machine
+from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Machine, Names
 from jaxlab.envs.autumn.occupancy import Occupied, table_side
 from jaxlab.envs.autumn.palette import COLOURS
 from jaxlab.envs.autumn.randomness import KeyRandom, ReferenceRandom
@@ -116,6 +117,8 @@ class CompiledProgram:
     Attributes:
       grid_size: Rows, and columns, of the grid.
       palette: Names of colours (and other strings of the program) by their index in frames.
+      background: Name of the background's colour at the start.
+      frame_rate: Frames a second at which the program is meant to be seen.
       variables: Variables in the order of painting.
       messages: Errors of the program by their code.
       capacity: Places that a list gets that grows.
@@ -129,6 +132,7 @@ class CompiledProgram:
         capacity: int | None = None,
         next_order: Sequence[str] | None = None,
         condition: str | None = None,
+        names: Names | None = None,
     ):
         """Compile a program.
 
@@ -139,13 +143,16 @@ class CompiledProgram:
             grid, at most 256.
           next_order: Order in which the next-expressions run, by default that of declaration.
           condition: An expression to evaluate at the start of each step (`triggered`).
+          names: Names of another compiled program, to share its palette and its messages.
 
         Raises:
           ProgramError: the program cannot be compiled; the message says where and why.
         """
+        require_sound(program)
         self.program = program
         self.random = random
-        self.facts = Facts(strings=list(COLOURS))
+        self.names = Names(list(COLOURS), [""]) if names is None else names
+        self.facts = Facts(self.names)
         self._states = _state_variables(program, next_order)
         self._clauses = [s for s in program.statements if isinstance(s, syntax.OnStatement)]
         self._condition = None if condition is None else syntax.parse_expression(condition)
@@ -159,12 +166,17 @@ class CompiledProgram:
     @property
     def palette(self) -> tuple[str, ...]:
         """Names by their index in frames."""
-        return tuple(self.facts.strings)
+        return tuple(self.names.strings)
 
     @property
     def messages(self) -> tuple[str, ...]:
         """Errors of the program by their code; 0 is none."""
-        return tuple(self.facts.messages)
+        return tuple(self.names.messages)
+
+    @property
+    def next_order(self) -> tuple[str, ...]:
+        """State variables in the order in which their next-expressions run."""
+        return tuple(name for name, *_ in self._states)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -441,6 +453,14 @@ class CompiledProgram:
             self._begin(machine)
             size = machine.grid_size
             self.grid_size = size
+            background = machine.lookup("background", Place(0, 0))
+            if not isinstance(background, Scalar) or background.kind != "String":
+                raise ProgramError("background must be the name of a colour")
+            shade = background.number
+            self.background = self.palette[shade] if known(shade) else "black"
+            rate = machine.lookup("FRAME_RATE", Place(0, 0))
+            is_known = isinstance(rate, Scalar) and rate.kind == "Number" and known(rate.number)
+            self.frame_rate = max(rate.number, 1) if is_known else 8
             self.capacity = self._given_capacity or min(size * size, 256)
             bindings = machine.globals.bindings
             found.append(

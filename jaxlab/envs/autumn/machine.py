@@ -72,15 +72,22 @@ class Frame:
 
 
 @dataclasses.dataclass
+class Names:
+    """Strings and messages by the numbers that stand for them in compiled programs."""
+
+    strings: list[str]
+    messages: list[str]
+
+
+@dataclasses.dataclass
 class Facts:
     """What is found out while tracing and needed from the start: one more trace then follows."""
 
+    names: Names
     identities: bool = False
     lineages: bool = False
     far_cells: bool = False
     liquids: bool = False
-    strings: list[str] = dataclasses.field(default_factory=list)
-    messages: list[str] = dataclasses.field(default_factory=lambda: [""])
 
     def needs(self) -> tuple[bool, ...]:
         """The flags."""
@@ -88,15 +95,15 @@ class Facts:
 
     def string(self, text: str) -> int:
         """The index of a string."""
-        if text not in self.strings:
-            self.strings.append(text)
-        return self.strings.index(text)
+        if text not in self.names.strings:
+            self.names.strings.append(text)
+        return self.names.strings.index(text)
 
     def message(self, text: str) -> int:
         """The code of an error, from 1."""
-        if text not in self.messages:
-            self.messages.append(text)
-        return self.messages.index(text)
+        if text not in self.names.messages:
+            self.names.messages.append(text)
+        return self.names.messages.index(text)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -114,6 +114,6 @@ def as_name(machine: Machine, value: Value, place: Place) -> str:
     """A string that is known while tracing."""
     if isinstance(value, Scalar) and value.kind == "String":
         if isinstance(value.number, int):
-            return machine.facts.strings[value.number]
+            return machine.facts.names.strings[value.number]
         raise ProgramError(f"{place}: a name that is chosen while the program runs")
     raise Failure(f"{place}: expected a string, got a {type_name(value)}")

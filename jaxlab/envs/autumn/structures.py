@@ -31,7 +31,6 @@ from jaxlab.envs.autumn.scalars import (
     known,
     less,
     spread,
-    sum_of,
 )
 from jaxlab.envs.autumn.values import (
     EMPTY,
@@ -288,15 +287,18 @@ class Fitting:
 
     def _compacted(self, segment: Segment, target: Segment) -> Segment:
         """The elements that are alive moved to the front, as many as there is room for."""
-        size = target.size
-        alive = lax.convert_element_type(mask_of(segment), np.int32)
-        count = sum_of(alive)
-        rank = lax.cumsum(alive) - np.int32(1)
-        goal = lax.select(mask_of(segment), rank, np.full(segment.size, size, np.int32))
-        sources = jax.numpy.zeros(size, np.int32)
-        sources = sources.at[goal].set(np.arange(segment.size, dtype=np.int32), mode="drop")
+        # No array constants here: `where_needed` would hand them to `cond` as operands, which
+        # an outer batched `switch` batches, and `custom_vmap` does not take that.
+        size, places = target.size, segment.size
+        alive = lax.full((places,), True) if segment.mask is None else segment.mask
+        ones = lax.convert_element_type(alive, np.int32)
+        count = lax.reduce_sum(ones, (0,))
+        rank = lax.cumsum(ones) - np.int32(1)
+        goal = lax.select(alive, rank, lax.full((places,), np.int32(size)))
+        sources = lax.full((size,), np.int32(0))
+        sources = sources.at[goal].set(lax.iota(np.int32, places), mode="drop")
         elements = map_leaves(lambda leaf: jax.numpy.asarray(leaf)[sources], segment.elements)
-        mask = lax.lt(np.arange(size, dtype=np.int32), spread(count, (size,)))
+        mask = lax.lt(lax.iota(np.int32, size), lax.broadcast(count, (size,)))
         self.overflow = either(self.overflow, less(size, count))
         return Segment(elements, mask, size)
 
