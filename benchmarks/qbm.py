@@ -147,7 +147,7 @@ def _compiled_experiment(
         step = jax.vmap(learner.step, (0, None))
         counter = jnp.arange(iterations, dtype=jnp.int32)
         states, _ = jax.lax.scan(lambda s, t: (step(s, t)[0], None), states, counter)
-        return states.values.divergence
+        return states.divergence
 
     began = time.perf_counter()
     program = jax.jit(train).lower(starts).compile()
@@ -253,7 +253,7 @@ def gradient(options: Options) -> list[dict[str, Any]]:
 
     def slope(parameters: Any) -> Any:
         found = restricted.evaluate(parameters, model, target)
-        return found.divergence, found.moments - found.target_moments
+        return found.divergence, -found.gap
 
     began = time.perf_counter()
     program = jax.jit(slope).lower(theta).compile()

@@ -63,8 +63,8 @@ def visible_problem(strings: PauliStrings, state: Any) -> Closed:
     def evaluate(parameters: Any) -> Evaluation:
         spectrum = gibbs.gibbs_state(parameters, strings)
         psi, moments = spectrum.log_partition, expectations(spectrum.matrix, strings)
-        target = jnp.broadcast_to(goal, moments.shape)
-        return Evaluation(psi, moments, target, psi - parameters @ target - entropy)
+        divergence = psi - jnp.asarray(parameters) @ goal - entropy
+        return Evaluation(psi, moments, goal - moments, divergence)
 
     return Closed(len(strings), evaluate, lambda parameters: metrics.metric(parameters, strings))
 

@@ -54,7 +54,7 @@ def test_the_recorded_dual_e_step_and_em_step():
     logarithm = (vectors * np.log(values)) @ vectors.T
     bound = np.sum(oracles.PAIR_TARGET * np.log(oracles.PAIR_TARGET)) - np.trace(target @ logarithm)
     np.testing.assert_allclose(bound, oracles.PAIR_MARGINAL_DIVERGENCE, atol=1e-8)
-    assert state.values.divergence > bound
+    assert state.divergence > bound
 
 
 def test_em_decreases_its_divergence_where_operators_do_not_commute():
@@ -73,7 +73,7 @@ def test_em_decreases_its_divergence_where_operators_do_not_commute():
     step, falls = jax.jit(learner.step), []
     for _ in range(60):
         state, _ = step(state, jnp.zeros((), jnp.int32))
-        falls.append(float(state.values.divergence))
+        falls.append(float(state.divergence))
     falls = np.unique([f for f in falls if np.isfinite(f)])
     assert len(falls) > 5
     np.testing.assert_allclose(falls[-1], trace.divergence[0], atol=1e-12)
@@ -116,7 +116,7 @@ def test_learners_of_all_problems_keep_the_contract():
     step = jax.jit(learner.step)
     for t in range(20):
         state, _ = step(state, jnp.asarray(t, jnp.int32))
-    assert np.isfinite(state.values.divergence)
+    assert np.isfinite(state.divergence)
     seeds = jax.vmap(learner.init, (0, None))(jax.random.split(jax.random.key(0), 3), Hyper())
     seeds, _ = jax.jit(jax.vmap(learner.step, (0, None)))(seeds, jnp.zeros((), jnp.int32))
     assert seeds.parameters.shape == (3, 9)

@@ -7,8 +7,6 @@ state. So one step of the learner is the same damped Newton step with another ma
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -16,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.agents.quantum_em.config import EMConfig, Hyper
 from jaxlab.agents.quantum_em.levenberg import Trial, judge
-from jaxlab.agents.quantum_em.problem import Dual, Values, ascend, damped_solution
+from jaxlab.agents.quantum_em.problem import Dual, ascend, damped_solution
 from jaxlab.agents.quantum_em.rules import Move, Rule, penalty
 
 
@@ -26,6 +24,7 @@ class Phase:
 
     Attributes:
       estimating: Whether it is in the e-step.
+      log_partition: Potential of the model alone at the present parameters.
       multipliers: Those of the last or the present e-step.
       moments: Goal of the m-step.
       inner: Iterations of the present step done.
@@ -34,24 +33,12 @@ class Phase:
     """
 
     estimating: Bool[Array, ""]
+    log_partition: Float[Array, ""]
     multipliers: Float[Array, " multipliers"]
     moments: Float[Array, " terms"]
     inner: Int[Array, ""]
     dampings: Float[Array, " phases"]
     residual: Float[Array, ""]
-
-
-def start_values(problem: Dual) -> Any:
-    """What is known of a start before its first e-step: an infinite divergence."""
-
-    def values(parameters: Any) -> Values:
-        goal = np.asarray(problem.goal)
-        point = jnp.concatenate([parameters, jnp.zeros(goal.shape, parameters.dtype)])
-        psi, both = problem.potential(point)
-        moments = both[: problem.size]
-        return Values(psi, moments, moments, jnp.full((), jnp.inf, parameters.dtype))
-
-    return values
 
 
 def rule(problem: Dual, config: EMConfig) -> Rule:
@@ -63,18 +50,17 @@ def rule(problem: Dual, config: EMConfig) -> Rule:
     l2, by_gradient = config.l2, config.method == "em_gradient"
     stop = -1.0 if config.stop is None else config.stop
 
-    def init(hyper: Hyper, parameters: Array, values: Values) -> Phase:
+    def init(hyper: Hyper, parameters: Array) -> tuple[Array, Phase]:
         zero = jnp.zeros((), parameters.dtype)
-        return Phase(
-            jnp.ones((), bool),
-            jnp.zeros(count, parameters.dtype),
-            values.moments,
-            jnp.zeros((), jnp.int32),
-            jnp.full(2, hyper.damping + zero),
-            zero,
-        )
+        multipliers = jnp.zeros(count, parameters.dtype)
+        psi, both = problem.potential(jnp.concatenate([parameters, multipliers]))
+        inner, dampings = jnp.zeros((), jnp.int32), jnp.full(2, hyper.damping + zero)
+        phase = Phase(jnp.ones((), bool), psi, multipliers, both[:size], inner, dampings, zero)
+        return jnp.full((), jnp.inf, parameters.dtype), phase
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, phase: Phase, runs: Array) -> Move:
+    def advance(
+        hyper: Hyper, parameters: Array, divergence: Array, phase: Phase, runs: Array
+    ) -> Move:
         estimating = phase.estimating
         active = jnp.where(estimating, ~of_parameters, of_parameters)
         point = jnp.concatenate([parameters, jnp.where(estimating, phase.multipliers, 0.0)])
@@ -115,17 +101,12 @@ def rule(problem: Dual, config: EMConfig) -> Rule:
         ends = (left <= config.tolerance) | small | (phase.inner + 1 >= bound)
         estimated, maximised = ends & estimating, ends & ~estimating
         reached, multipliers = point[:size], point[size:]
-        # values.log_partition is that of the model alone: of l = 0, at the present parameters.
-        divergence = multipliers @ goal - psi + values.log_partition
-        values = Values(
-            jnp.where(estimating, values.log_partition, psi),
-            jnp.where(estimating, values.moments, moments[:size]),
-            jnp.where(estimated, moments[:size], values.target_moments),
-            jnp.where(estimated, divergence, values.divergence),
-        )
+        found = multipliers @ goal - psi + phase.log_partition
+        divergence = jnp.where(estimated, found, divergence)
         done = (trial.gap_before <= config.tolerance) | small
         memory = Phase(
             estimating=jnp.where(ends, ~estimating, estimating),
+            log_partition=jnp.where(estimating, phase.log_partition, psi),
             multipliers=jnp.where(estimating, multipliers, phase.multipliers),
             moments=jnp.where(estimated, moments[:size], phase.moments),
             inner=jnp.where(ends, 0, phase.inner + 1).astype(jnp.int32),
@@ -133,6 +114,6 @@ def rule(problem: Dual, config: EMConfig) -> Rule:
             residual=jnp.where(maximised, left, phase.residual),
         )
         finished = ~estimating & (phase.inner == 0) & done
-        return Move(reached, values, memory, maximised, finished)
+        return Move(reached, divergence, memory, maximised, finished)
 
     return Rule(init, advance)

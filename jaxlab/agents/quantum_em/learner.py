@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.agents.quantum_em import dual
 from jaxlab.agents.quantum_em.config import EMConfig, Hyper
-from jaxlab.agents.quantum_em.problem import Closed, Dual, Values
+from jaxlab.agents.quantum_em.problem import Closed, Dual
 from jaxlab.agents.quantum_em.rules import Rule, rule
 from jaxlab.agents.quantum_em.starting import Initial, draw, start
 from jaxlab.core.errors import ConfigError
@@ -32,7 +31,8 @@ class EMState:
       key: Key of the run.
       hyper: Hyper-parameters.
       parameters: Where the method is.
-      values: The model there; with a dual e-step, as of the last one that was solved.
+      divergence: That of the e-step's state from the model there; with a dual e-step, of the
+        last one that was solved (infinite before the first).
       memory: What the method remembers: the goal of the m-step, moments of the gradient, ...
       em_steps: m-steps that ended; steps that moved for methods without m-steps.
       finished: Whether it cannot go on; then the state stays as it is.
@@ -44,7 +44,7 @@ class EMState:
     key: jax.Array
     hyper: Hyper
     parameters: Float[Array, " terms"]
-    values: Values
+    divergence: Float[Array, ""]
     memory: PyTree
     em_steps: Int[Array, ""]
     finished: Bool[Array, ""]
@@ -89,11 +89,11 @@ def make(
                 f"method {config.method!r}: a problem with a dual e-step is trained by em or "
                 "em_gradient (with m_steps=1 that descends along the gradient)"
             )
-        chosen, evaluate = dual.rule(problem, config), dual.start_values(problem)
+        chosen = dual.rule(problem, config)
     else:
         if config.method in ("em", "natural_gradient") and problem.metric is None:
             raise ConfigError(f"method {config.method!r}: give the problem its metric")
-        chosen, evaluate = rule(problem, config), problem.evaluate
+        chosen = rule(problem, config)
     if problem.unbounded is not None and not config.l2:
         warnings.warn(
             f"the m-step has no finite minimiser: {problem.unbounded}. Parameters grow without "
@@ -101,7 +101,7 @@ def make(
             RuntimeWarning,
             stacklevel=2,
         )
-    built = _Fit(problem.size, config, chosen, evaluate, initial, keep)
+    built = _Fit(problem.size, config, chosen, initial, keep)
     return Learner(built.init, built.step)
 
 
@@ -110,49 +110,47 @@ class _Fit:
     size: int
     config: EMConfig
     rule: Rule
-    evaluate: Callable[[Any], Any]
     initial: Initial | None
     keep: bool
 
     def init(self, key: jax.Array, hyper: Hyper | None) -> EMState:
         run_key, start_key = jax.random.split(key)
         hyper, parameters = start(start_key, hyper, self.size, self.initial)
-        values = Values(*self.evaluate(parameters))
+        divergence, memory = self.rule.init(hyper, parameters)
         zero = jnp.zeros((), jnp.int32)
         return EMState(
             key=run_key,
             hyper=hyper,
             parameters=parameters,
-            values=values,
-            memory=self.rule.init(hyper, parameters, values),
+            divergence=divergence,
+            memory=memory,
             em_steps=zero,
             finished=jnp.zeros((), bool),
             restarts=zero,
             best_parameters=parameters,
-            best_divergence=values.divergence,
+            best_divergence=divergence,
         )
 
     def step(self, state: EMState, t: jax.Array) -> tuple[EMState, Metrics]:
         move = self.rule.advance(
-            state.hyper, state.parameters, state.values, state.memory, ~state.finished
+            state.hyper, state.parameters, state.divergence, state.memory, ~state.finished
         )
-        better = move.values.divergence < state.best_divergence
+        better = move.divergence < state.best_divergence
         moved = dataclasses.replace(
             state,
             parameters=move.parameters,
-            values=move.values,
+            divergence=move.divergence,
             memory=move.memory,
             em_steps=state.em_steps + move.m_step.astype(jnp.int32),
             finished=move.finished,
             best_parameters=jnp.where(better, move.parameters, state.best_parameters),
-            best_divergence=jnp.where(better, move.values.divergence, state.best_divergence),
+            best_divergence=jnp.where(better, move.divergence, state.best_divergence),
         )
         new = _select(state.finished, state, moved)
         if self.config.restarts:
             new = self._restarted(new, t)
-        divergence = new.values.divergence
         metrics = {
-            "divergence": last(divergence),
+            "divergence": last(new.divergence),
             "best_divergence": last(new.best_divergence),
             "em_steps": last(new.em_steps),
             "finished": last(new.finished),
@@ -161,7 +159,7 @@ class _Fit:
             "steps_in_use": total((~state.finished).astype(jnp.int32)),
         }
         if self.keep:
-            metrics["curve"] = record({"divergence": divergence})
+            metrics["curve"] = record({"divergence": new.divergence})
         return new, metrics
 
     def _restarted(self, state: EMState, t: jax.Array) -> EMState:
@@ -169,12 +167,12 @@ class _Fit:
         again = state.finished & poor & (state.restarts < self.config.restarts)
         key = jax.random.fold_in(state.key, t)
         parameters = draw(key, state.hyper, self.size, self.initial)
-        values = Values(*self.evaluate(parameters))
+        divergence, memory = self.rule.init(state.hyper, parameters)
         fresh = dataclasses.replace(
             state,
             parameters=parameters,
-            values=values,
-            memory=self.rule.init(state.hyper, parameters, values),
+            divergence=divergence,
+            memory=memory,
             finished=jnp.zeros((), bool),
             restarts=state.restarts + 1,
         )

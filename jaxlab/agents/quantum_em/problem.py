@@ -16,14 +16,14 @@ class Values(NamedTuple):
     Attributes:
       log_partition: The potential psi.
       moments: Expectations in the model, the gradient of psi.
-      target_moments: Expectations in the e-step's state; em_gradient keeps those of its last
-        e-step.
-      divergence: Of that state from the model; its gradient is moments - target_moments.
+      gap: Expectations in the e-step's state less those in the model: the negative gradient of
+        the divergence.
+      divergence: Of that state from the model.
     """
 
     log_partition: Float[Array, ""]
     moments: Float[Array, " terms"]
-    target_moments: Float[Array, " terms"]
+    gap: Float[Array, " terms"]
     divergence: Float[Array, ""]
 
 

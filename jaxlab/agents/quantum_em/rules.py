@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,47 +26,67 @@ class Move(NamedTuple):
 
     Attributes:
       parameters: Where the method is.
-      values: The model there.
+      divergence: The divergence there.
       memory: What the method remembers.
       m_step: Whether an m-step ended (every step that moved, for methods without them).
       finished: Whether the method cannot go on.
     """
 
     parameters: Array
-    values: Values
+    divergence: Array
     memory: PyTree
     m_step: Bool[Array, ""]
     finished: Bool[Array, ""]
 
 
 class Rule(NamedTuple):
-    """A method: what it remembers first, and one step.
+    """A method: what it knows first, and one step.
 
     Attributes:
-      init: From hyper-parameters, parameters and values there to the memory.
-      advance: One step, from the same with the memory. The last argument tells whether the run
-        goes on; what is computed for one that has finished is thrown away.
+      init: From hyper-parameters and parameters to the divergence there and the memory.
+      advance: One step, from both with the parameters, the divergence and the memory. The last
+        argument tells whether the run goes on; what is computed for one that has finished is
+        thrown away.
     """
 
-    init: Callable[[Hyper, Array, Values], PyTree]
-    advance: Callable[[Hyper, Array, Values, PyTree, Array], Move]
+    init: Callable[[Hyper, Array], tuple[Array, PyTree]]
+    advance: Callable[[Hyper, Array, Array, PyTree, Array], Move]
 
 
 @struct.dataclass
-class Goal:
+class MStep:
     """An m-step on its way.
 
     Attributes:
-      moments: Those of the e-step's state.
+      log_partition, moments: Of the model at the present parameters.
+      gap: Negative gradient of the divergence: at the present parameters (em), or at those of
+        the last e-step (em_gradient).
+      goal: Moments of the e-step's state.
       inner: Iterations done.
       damping: Of Levenberg and Marquardt.
       residual: Largest gap of moments at the end of the last m-step; zero with gradient steps.
     """
 
+    log_partition: Float[Array, ""]
     moments: Float[Array, " terms"]
+    gap: Float[Array, " terms"]
+    goal: Float[Array, " terms"]
     inner: Int[Array, ""]
     damping: Float[Array, ""]
     residual: Float[Array, ""]
+
+
+@struct.dataclass
+class Descent:
+    """What a method without m-steps remembers.
+
+    Attributes:
+      gap: Negative gradient of the divergence at the present parameters.
+      extra: Moments of the gradient, or the length of the next trial.
+    """
+
+    gap: Float[Array, " terms"]
+    extra: PyTree
 
 
 def rule(problem: Closed, config: EMConfig) -> Rule:
@@ -83,9 +102,25 @@ def rule(problem: Closed, config: EMConfig) -> Rule:
     return makers[config.method](problem, config)
 
 
-def _start(hyper: Hyper, parameters: Array, values: Values) -> Goal:
-    zero = jnp.zeros((), parameters.dtype)
-    return Goal(values.target_moments, jnp.zeros((), jnp.int32), hyper.damping + zero, zero)
+def _first_m_step(problem: Closed) -> Callable[[Hyper, Array], tuple[Array, MStep]]:
+    def init(hyper: Hyper, parameters: Array) -> tuple[Array, MStep]:
+        values, zero = Values(*problem.evaluate(parameters)), jnp.zeros((), parameters.dtype)
+        goal, inner = values.moments + values.gap, jnp.zeros((), jnp.int32)
+        damping = hyper.damping + zero
+        known = (values.log_partition, values.moments, values.gap)
+        return values.divergence, MStep(*known, goal, inner, damping, zero)
+
+    return init
+
+
+def _first_descent(
+    problem: Closed, extra: Callable[[Array], PyTree]
+) -> Callable[[Hyper, Array], tuple[Array, Descent]]:
+    def init(hyper: Hyper, parameters: Array) -> tuple[Array, Descent]:
+        values = Values(*problem.evaluate(parameters))
+        return values.divergence, Descent(values.gap, extra(parameters))
+
+    return init
 
 
 def penalty(parameters: Array, l2: float) -> Array | float:
@@ -93,29 +128,22 @@ def penalty(parameters: Array, l2: float) -> Array | float:
     return 0.5 * l2 * jnp.sum(parameters**2) if l2 else 0.0
 
 
-def _m_objective(parameters: Array, values: Values, moments: Array, l2: float) -> Array:
-    """The m-step's objective, the divergence of the e-step's state up to a constant."""
-    return values.log_partition - parameters @ moments + penalty(parameters, l2)
-
-
-def _gap(parameters: Array, values: Values, moments: Array, l2: float) -> Array:
-    """The negative gradient of the objective."""
-    gap = moments - values.moments
+def _penalised(gap: Array, parameters: Array, l2: float) -> Array:
+    """The negative gradient of the objective from that of the divergence."""
     return gap - l2 * parameters if l2 else gap
 
 
-def _choose(flag: Array, first: Values, second: Values) -> Values:
-    return Values(*(jnp.where(flag, a, b) for a, b in zip(first, second, strict=True)))
+def _m_objective(parameters: Array, log_partition: Array, goal: Array, l2: float) -> Array:
+    """The m-step's objective, the divergence of the e-step's state up to a constant."""
+    return log_partition - parameters @ goal + penalty(parameters, l2)
 
 
-def _turn(goal: Goal, ends: Array, values: Values, gap: Array, damping: Array) -> Goal:
-    """The e-step, where an m-step ends: at the parameters reached."""
-    return Goal(
-        jnp.where(ends, values.target_moments, goal.moments),
-        jnp.where(ends, 0, goal.inner + 1).astype(jnp.int32),
-        damping,
-        jnp.where(ends, jnp.max(jnp.abs(gap)), goal.residual),
-    )
+def _m_gap(memory: MStep) -> Array:
+    """The negative gradient of the m-step's objective, without the penalty.
+
+    After an e-step it is that of the divergence, to the last bit.
+    """
+    return jnp.where(memory.inner == 0, memory.gap, memory.goal - memory.moments)
 
 
 def _if_any(
@@ -143,59 +171,79 @@ def _em(problem: Closed, config: EMConfig) -> Rule:
     assert metric is not None
     l2, limit = config.l2, _inner_limit(config)
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, goal: Goal, runs: Array) -> Move:
-        gap = _gap(parameters, values, goal.moments, l2)
+    def advance(
+        hyper: Hyper, parameters: Array, divergence: Array, memory: MStep, runs: Array
+    ) -> Move:
+        gap = _penalised(_m_gap(memory), parameters, l2)
         matrix = metric(parameters)
-        step = damped_solution(matrix, goal.damping + l2, gap)
+        step = damped_solution(matrix, memory.damping + l2, gap)
         there = Values(*problem.evaluate(parameters + step))
-        gap_there = _gap(parameters + step, there, goal.moments, l2)
+        gap_there = _penalised(memory.goal - there.moments, parameters + step, l2)
         trial = Trial(
-            before=_m_objective(parameters, values, goal.moments, l2),
-            after=_m_objective(parameters + step, there, goal.moments, l2),
+            before=_m_objective(parameters, memory.log_partition, memory.goal, l2),
+            after=_m_objective(parameters + step, there.log_partition, memory.goal, l2),
             promised=step @ gap - 0.5 * step @ (matrix @ step + l2 * step),
             gap_before=jnp.max(jnp.abs(gap)),
             gap_after=jnp.max(jnp.abs(gap_there)),
         )
-        accepted, damping = judge(trial, goal.damping)
-        reached = jnp.where(accepted, parameters + step, parameters)
-        values = _choose(accepted, there, values)
-        left = jnp.where(accepted, gap_there, gap)
-        solved = jnp.max(jnp.abs(left)) <= config.tolerance
-        ends = solved | (goal.inner + 1 >= limit)
+        accepted, damping = judge(trial, memory.damping)
+        left = jnp.where(accepted, trial.gap_after, trial.gap_before)
+        ends = (left <= config.tolerance) | (memory.inner + 1 >= limit)
         # Solved before its first iteration: a fixed point of em.
-        fixed = (goal.inner == 0) & (trial.gap_before <= config.tolerance)
-        return Move(reached, values, _turn(goal, ends, values, left, damping), ends, fixed)
+        fixed = (memory.inner == 0) & (trial.gap_before <= config.tolerance)
+        moments = jnp.where(accepted, there.moments, memory.moments)
+        slope = jnp.where(accepted, there.gap, memory.gap)
+        memory = MStep(
+            log_partition=jnp.where(accepted, there.log_partition, memory.log_partition),
+            moments=moments,
+            gap=slope,
+            goal=jnp.where(ends, moments + slope, memory.goal),
+            inner=jnp.where(ends, 0, memory.inner + 1).astype(jnp.int32),
+            damping=damping,
+            residual=jnp.where(ends, left, memory.residual),
+        )
+        reached = jnp.where(accepted, parameters + step, parameters)
+        divergence = jnp.where(accepted, there.divergence, divergence)
+        return Move(reached, divergence, memory, ends, fixed)
 
-    return Rule(_start, advance)
+    return Rule(_first_m_step(problem), advance)
 
 
 def _em_gradient(problem: Closed, config: EMConfig) -> Rule:
     l2, limit = config.l2, _inner_limit(config)
     stop = -1.0 if config.stop is None else config.stop
 
-    def advance(hyper: Hyper, parameters: Array, values: Values, goal: Goal, runs: Array) -> Move:
-        gap = _gap(parameters, values, goal.moments, l2)
+    def advance(
+        hyper: Hyper, parameters: Array, divergence: Array, memory: MStep, runs: Array
+    ) -> Move:
+        gap = _penalised(_m_gap(memory), parameters, l2)
         trial = ascend(parameters, gap, hyper.learning_rate)
         there = Values(*problem.evaluate(trial))
-        change = _m_objective(trial, there, goal.moments, l2) - _m_objective(
-            parameters, values, goal.moments, l2
-        )
+        # Of the m-step's objective.
+        change = there.log_partition - memory.log_partition - (trial - parameters) @ memory.goal
+        change = change + penalty(trial, l2) - penalty(parameters, l2)
         small = jnp.abs(change) <= stop
         reached = jnp.where(small, parameters, trial)
-        ends = small | (goal.inner + 1 >= limit)
-        # Within an m-step nothing needs the moments of the e-step's state but its divergence.
-        estimated = _if_any(
-            ends & runs,
-            lambda at: Values(*problem.evaluate(at)).target_moments,
-            reached,
-            goal.moments,
+        moments = jnp.where(small, memory.moments, there.moments)
+        ends = small | (memory.inner + 1 >= limit)
+        # Within an m-step nothing needs the moments of the e-step's state.
+        slope = _if_any(
+            ends & runs, lambda at: Values(*problem.evaluate(at)).gap, reached, memory.gap
         )
-        values = _choose(small, values, there)._replace(target_moments=estimated)
-        inner = jnp.where(ends, 0, goal.inner + 1).astype(jnp.int32)
-        memory = dataclasses.replace(goal, moments=estimated, inner=inner)
-        return Move(reached, values, memory, ends, small & (goal.inner == 0))
+        finished = small & (memory.inner == 0)
+        memory = MStep(
+            log_partition=jnp.where(small, memory.log_partition, there.log_partition),
+            moments=moments,
+            gap=slope,
+            goal=jnp.where(ends, moments + slope, memory.goal),
+            inner=jnp.where(ends, 0, memory.inner + 1).astype(jnp.int32),
+            damping=memory.damping,
+            residual=memory.residual,
+        )
+        divergence = jnp.where(small, divergence, there.divergence)
+        return Move(reached, divergence, memory, ends, finished)
 
-    return Rule(_start, advance)
+    return Rule(_first_m_step(problem), advance)
 
 
 def _gradient(problem: Closed, config: EMConfig) -> Rule:
@@ -203,33 +251,37 @@ def _gradient(problem: Closed, config: EMConfig) -> Rule:
     stop = -1.0 if config.stop is None else config.stop
 
     def advance(
-        hyper: Hyper, parameters: Array, values: Values, memory: PyTree, runs: Array
+        hyper: Hyper, parameters: Array, divergence: Array, memory: Descent, runs: Array
     ) -> Move:
-        gap = _gap(parameters, values, values.target_moments, l2)
+        gap = _penalised(memory.gap, parameters, l2)
         trial = ascend(parameters, gap, hyper.learning_rate)
         there = Values(*problem.evaluate(trial))
-        before = values.divergence + penalty(parameters, l2)
+        before = divergence + penalty(parameters, l2)
         small = jnp.abs(there.divergence + penalty(trial, l2) - before) <= stop
         return Move(
-            jnp.where(small, parameters, trial), _choose(small, values, there), (), ~small, small
+            jnp.where(small, parameters, trial),
+            jnp.where(small, divergence, there.divergence),
+            Descent(jnp.where(small, memory.gap, there.gap), ()),
+            ~small,
+            small,
         )
 
-    return Rule(lambda hyper, parameters, values: (), advance)
+    return Rule(_first_descent(problem, lambda parameters: ()), advance)
 
 
 def _optax(problem: Closed, config: EMConfig) -> Rule:
     transform = transformation(config)
 
     def advance(
-        hyper: Hyper, parameters: Array, values: Values, memory: PyTree, runs: Array
+        hyper: Hyper, parameters: Array, divergence: Array, memory: Descent, runs: Array
     ) -> Move:
-        gap = _gap(parameters, values, values.target_moments, config.l2)
-        direction, memory = transform.update(-gap, memory, parameters)
+        gap = _penalised(memory.gap, parameters, config.l2)
+        direction, extra = transform.update(-gap, memory.extra, parameters)
         reached = parameters - hyper.learning_rate * direction
-        never = jnp.zeros((), bool)
-        return Move(reached, Values(*problem.evaluate(reached)), memory, ~never, never)
+        there, never = Values(*problem.evaluate(reached)), jnp.zeros((), bool)
+        return Move(reached, there.divergence, Descent(there.gap, extra), ~never, never)
 
-    return Rule(lambda hyper, parameters, values: transform.init(parameters), advance)
+    return Rule(_first_descent(problem, transform.init), advance)
 
 
 def transformation(config: EMConfig) -> optax.GradientTransformation:
@@ -247,22 +299,23 @@ def _natural_gradient(problem: Closed, config: EMConfig) -> Rule:
     l2 = config.l2
 
     def advance(
-        hyper: Hyper, parameters: Array, values: Values, length: Array, runs: Array
+        hyper: Hyper, parameters: Array, divergence: Array, memory: Descent, runs: Array
     ) -> Move:
-        gap = _gap(parameters, values, values.target_moments, l2)
+        gap, length = _penalised(memory.gap, parameters, l2), memory.extra
         direction = damped_solution(metric(parameters), hyper.damping + l2, gap)
         trial = parameters + length * direction
         there = Values(*problem.evaluate(trial))
-        before = values.divergence + penalty(parameters, l2)
+        before = divergence + penalty(parameters, l2)
         after = there.divergence + penalty(trial, l2)
         accepted = after <= before - ARMIJO * length * (direction @ gap)
+        # The first length that is tried next: whole steps as soon as they succeed.
+        longer = jnp.where(accepted, jnp.minimum(2 * length, 1.0), length / 2)
         return Move(
             jnp.where(accepted, trial, parameters),
-            _choose(accepted, there, values),
-            # The first length that is tried next: whole steps as soon as they succeed.
-            jnp.where(accepted, jnp.minimum(2 * length, 1.0), length / 2),
+            jnp.where(accepted, there.divergence, divergence),
+            Descent(jnp.where(accepted, there.gap, memory.gap), longer),
             accepted,
             jnp.max(jnp.abs(gap)) <= config.tolerance,
         )
 
-    return Rule(lambda hyper, parameters, values: jnp.ones((), parameters.dtype), advance)
+    return Rule(_first_descent(problem, lambda parameters: jnp.ones((), parameters.dtype)), advance)

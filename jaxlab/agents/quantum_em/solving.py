@@ -62,9 +62,7 @@ def _trace(state: EMState, step: Any, count: int) -> EMTrace:
             return step(state, jnp.zeros((), jnp.int32))[0]
 
         state = lax.while_loop(unfinished, body, state)
-        row = EMTrace(
-            state.parameters, state.values.divergence, state.memory.residual, state.finished
-        )
+        row = EMTrace(state.parameters, state.divergence, state.memory.residual, state.finished)
         return state, row
 
     return lax.scan(one, state, jnp.arange(count, dtype=jnp.int32))[1]

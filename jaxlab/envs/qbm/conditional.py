@@ -129,9 +129,9 @@ def evaluate(parameters: Any, model: ConditionalModel, target: Any) -> Evaluatio
     if target.shape != found.log_weights.shape:
         raise ConfigError(f"target is {target.shape}, expected {found.log_weights.shape}")
     log_z = jax.nn.logsumexp(found.log_weights)
-    moments = jnp.exp(found.log_weights - log_z) @ found.features
+    p = jnp.exp(found.log_weights - log_z)
     divergence = log_z - target @ found.log_weights - shannon_entropy(target)
-    return Evaluation(log_z, moments, target @ found.features, divergence)
+    return Evaluation(log_z, p @ found.features, (target - p) @ found.features, divergence)
 
 
 def probabilities(parameters: Any, model: ConditionalModel) -> Float[Array, " states"]:

@@ -111,7 +111,7 @@ class BoltzmannTraining(Env[State, Params]):
 
     def _at(self, parameters: Array, params: Params, updates: Array) -> State:
         found = restricted.evaluate(parameters, self.model, params.target)
-        gradient = jnp.where(params.family, found.moments - found.target_moments, 0.0)
+        gradient = jnp.where(params.family, -found.gap, 0.0)
         ended = found.divergence < params.tolerance
         return State(parameters, gradient, found.divergence, updates, ended)
 

@@ -15,16 +15,22 @@ class Evaluation(NamedTuple):
     Attributes:
       log_partition: The potential psi.
       moments: Expectations `eta_p` of the terms in the model, the gradient of psi.
-      target_moments: Those in the e-step's state, the nearest to the model of those whose
-        visible marginal is the target.
+      gap: `eta_q - eta_p`, the negative gradient of the divergence. `eta_q` are expectations in
+        the e-step's state, the nearest to the model of those whose visible marginal is the
+        target.
       divergence: `KL(q || p)` of visible bits, which is also the divergence of that state from
-        the model; its gradient is `moments - target_moments`.
+        the model.
     """
 
     log_partition: Float[Array, "*batch"]
     moments: Float[Array, "*batch terms"]
-    target_moments: Float[Array, "*batch terms"]
+    gap: Float[Array, "*batch terms"]
     divergence: Float[Array, "*batch"]
+
+    @property
+    def target_moments(self) -> Float[Array, "*batch terms"]:
+        """`eta_q`, expectations in the e-step's state."""
+        return self.moments + self.gap
 
 
 def shannon_entropy(probabilities: Any) -> Float[Array, ""]:
