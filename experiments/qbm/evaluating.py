@@ -17,7 +17,8 @@ from jaxlab.agents.quantum_em import EMConfig, em_steps
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.reporting import print_table
 from jaxlab.core.runfolder import to_json
-from jaxlab.envs.qbm import gibbs
+from jaxlab.envs.qbm import conditional, gibbs
+from jaxlab.envs.qbm.conditional import ConditionalModel, commutes_visibly
 from jaxlab.envs.qbm.evaluation import relative_entropy_of_bits
 from jaxlab.envs.qbm.metrics import state_metric
 from jaxlab.envs.qbm.pauli import expectations
@@ -50,30 +51,49 @@ def main(options: EvaluateOptions) -> None:
 
 def summary(model: PauliModel) -> dict[str, Any]:
     """What is printed of the model's Gibbs state, as plain data."""
-    state = jax.jit(lambda p: gibbs.gibbs_state(p, model.strings))(model.parameters)
-    matrix, populations = state.matrix, np.asarray(state.populations)
-    moments = expectations(matrix, model.strings)
-    probabilities = _probabilities(matrix, model)
-    kl = (
-        None
-        if model.target is None
-        else float(relative_entropy_of_bits(model.target, probabilities))
-    )
-    metric = jax.jit(lambda s: state_metric(s, model.strings))(state)
+    commuting = commutes_visibly(model.strings, model.hidden)
+    psi, probabilities, moments, populations, metric = (_by_blocks if commuting else _dense)(model)
+    kl = None
+    if model.target is not None:
+        kl = float(relative_entropy_of_bits(model.target, probabilities))
     return {
-        "log_partition": float(state.log_partition),
-        "probabilities": probabilities.tolist(),
+        "log_partition": float(psi),
+        "probabilities": np.asarray(probabilities).tolist(),
         "expectations": np.asarray(moments).tolist(),
         "kl": kl,
-        "entropy": float(state.log_partition - model.parameters @ moments),
-        "purity": float(np.sum(populations**2)),
+        "entropy": float(psi - model.parameters @ moments),
+        "purity": float(np.sum(np.asarray(populations) ** 2)),
         "metric_eigenvalues": np.linalg.eigvalsh(np.asarray(metric)).tolist(),
     }
 
 
-def _probabilities(matrix: Any, model: PauliModel) -> np.ndarray:
-    found = np.maximum(np.asarray(visible_probabilities(matrix, model.visible)), 0.0)
-    return found / found.sum()
+def _by_blocks(model: PauliModel) -> tuple[Any, ...]:
+    """Potential, probabilities of visible bits, moments, eigenvalues of the state and metric.
+
+    Blocks of the visible bits keep the digits of probabilities that a matrix of all would lose.
+    """
+    structure = ConditionalModel(model.strings, model.hidden)
+    found = jax.jit(lambda p: conditional.blocks(p, structure))(model.parameters)
+    psi = jax.nn.logsumexp(found.log_weights)
+    probabilities = jnp.exp(found.log_weights - psi)
+    metric = jax.jit(lambda p: conditional.metric(p, structure))(model.parameters)
+    populations = jnp.exp(found.states.levels - psi)
+    return psi, probabilities, probabilities @ found.features, populations, metric
+
+
+def _dense(model: PauliModel) -> tuple[Any, ...]:
+    """As `_by_blocks`, from the matrix of the whole state."""
+    state = jax.jit(lambda p: gibbs.gibbs_state(p, model.strings))(model.parameters)
+    matrix = state.matrix
+    metric = jax.jit(lambda s: state_metric(s, model.strings))(state)
+    moments = expectations(matrix, model.strings)
+    return state.log_partition, _bits(matrix, model), moments, state.populations, metric
+
+
+def _bits(matrix: Any, model: PauliModel) -> Any:
+    """Probabilities of visible bits in a density matrix; what rounding left below zero is cut."""
+    found = jnp.maximum(visible_probabilities(matrix, model.visible), 0.0)
+    return found / jnp.sum(found)
 
 
 def em_summary(model: PauliModel, count: int) -> dict[str, Any]:
@@ -93,10 +113,12 @@ def em_summary(model: PauliModel, count: int) -> dict[str, Any]:
             file=sys.stderr,
         )
 
+    if commutes_visibly(model.strings, model.hidden):
+        return {"em_kl": np.asarray(trace.divergence).tolist()}
+
     def divergence(parameters: Any) -> Any:
         matrix = gibbs.gibbs_state(parameters, model.strings).matrix
-        probabilities = jnp.maximum(visible_probabilities(matrix, model.visible), 0.0)
-        return relative_entropy_of_bits(model.target, probabilities / probabilities.sum())
+        return relative_entropy_of_bits(model.target, _bits(matrix, model))
 
     return {"em_kl": np.asarray(jax.lax.map(divergence, trace.parameters)).tolist()}
 

@@ -126,6 +126,25 @@ def test_em_where_operators_do_not_commute(capsys, tmp_path):
     np.testing.assert_allclose(found["em_kl"], [0], atol=1e-12)
 
 
+def test_blocks_and_the_whole_matrix_agree(capsys, tmp_path):
+    labels = ("ZIII", "IZII", "ZZXI", "IIXY", "IZZZ", "ZIIY")
+    found = evaluate(capsys, tmp_path, document(labels, (2, 3)))
+    # One more term that vanishes, but does not commute: then the whole matrix is decomposed.
+    more = document(labels, (2, 3))
+    more["terms"].append(["XIII", 0.0])
+    whole = evaluate(capsys, tmp_path, more)
+    for name in ("log_partition", "probabilities", "kl", "entropy", "purity"):
+        np.testing.assert_allclose(found[name], whole[name], atol=1e-13, err_msg=name)
+    np.testing.assert_allclose(found["expectations"], whole["expectations"][:6], atol=1e-13)
+
+
+def test_small_probabilities_keep_their_digits(capsys, tmp_path):
+    model = {"qubits": 2, "hidden": [1], "terms": [["ZI", 40.0], ["ZX", 1.0]], "target": [0, 1]}
+    found = evaluate(capsys, tmp_path, model)
+    # p(1) = 1 / (1 + exp(80)).
+    np.testing.assert_allclose(found["kl"], np.log1p(np.exp(80)), rtol=1e-14)
+
+
 def test_unbounded_m_steps_are_told(capsys, tmp_path):
     path = tmp_path / "model.json"
     path.write_text(json.dumps(document(target=(0.5, 0.5, 0, 0))))
