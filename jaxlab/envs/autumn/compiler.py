@@ -7,9 +7,12 @@ appears; what then never changes is a constant of the compiled functions.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import jax
@@ -58,6 +61,34 @@ ACTIONS = ("noop", "left", "right", "up", "down", "click")
 MOST_TRACES = 12
 
 OVERFLOW = "a list has more elements than its capacity"
+
+
+#: Python calls that nest while a program is traced: those of the program times some ten.
+MOST_NESTED = 5000
+
+
+@contextlib.contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Room for the nesting of programs; what goes deeper still is an error of the program."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, MOST_NESTED))
+    try:
+        yield
+    except RecursionError:
+        raise ProgramError("the program nests too deeply to be compiled") from None
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _deep(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that traces a program."""
+
+    @functools.wraps(method)
+    def traced(*arguments: Any, **options: Any) -> Any:
+        with _deep_recursion():
+            return method(*arguments, **options)
+
+    return traced
 
 
 @struct.dataclass
@@ -158,10 +189,8 @@ class CompiledProgram:
         self._condition = None if condition is None else syntax.parse_expression(condition)
         self._given_capacity = capacity
         self.capacity = capacity or 256
-        try:
+        with _deep_recursion():
             self._settle()
-        except RecursionError:
-            raise ProgramError("the program nests too deeply to be compiled") from None
 
     @property
     def palette(self) -> tuple[str, ...]:
@@ -186,6 +215,7 @@ class CompiledProgram:
 
     # Functions of a compiled program.
 
+    @_deep
     def init(self, key: jax.Array) -> ProgramState:
         """The state at the start, from a key, or from a seed (uint32 `[]`) in reference mode."""
         machine = self._machine(key)
@@ -199,6 +229,7 @@ class CompiledProgram:
             machine, values, present, machine.error, jax.numpy.zeros((), np.int32), False
         )
 
+    @_deep
     def step(self, key: jax.Array, state: ProgramState, action: jax.Array) -> ProgramState:
         """The state after an action `[kind, x, y]`, int32 `[3]`; `kind` is its place in `ACTIONS`.
 
@@ -222,6 +253,7 @@ class CompiledProgram:
         steps = lax.add(state.steps, choose(failed, np.int32(0), np.int32(1)))
         return self._finished(machine, values, present, error, steps, triggered)
 
+    @_deep
     def cells(self, state: ProgramState) -> PaintedCells:
         """The cells of a state in the order of painting."""
         machine = self._resumed(jax.random.key(0), state)

@@ -34,7 +34,7 @@ from jaxlab.envs.autumn.values import (
 )
 
 #: Deepest nesting of calls; a program that goes deeper calls itself without end.
-MOST_CALLS = 60
+MOST_CALLS = 50
 #: Rounds of a loop, and places in a program, that may each make an instance in a step.
 ROUNDS = 512
 #: Identities that a step may give out; those of the next step begin behind them.

@@ -1,0 +1,11 @@
+(program
+  (= GRID_SIZE 6)
+  (object A (: n Number) (Cell 0 0 "red"))
+  (: k Number)
+  (= k (initnext 3 (- (prev k) 1)))
+  (: as (List A))
+  (= as (initnext (list (A 1 (Position 1 1))) (map (--> a (updateObj a "n" (/ 12 (prev k)))) (prev as))))
+  (on left (= as (filter (--> a (> (.. a n) 100)) (prev as))))
+  (on right (= as (list (A 0 (.. (head as) origin)))))
+  (on up (= k (at (list 5 6) k)))
+  (on clicked (= as (addObj as (uniformChoice (filter (--> a (> (.. a n) 5)) as))))))
