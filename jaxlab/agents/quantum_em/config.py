@@ -33,7 +33,7 @@ class EMConfig:
     objective hardly changes (em_gradient)."""
     tolerance: float = 1e-12
     """An m-step, an e-step by its dual, or a natural gradient is solved where no moment differs
-    by more from its goal."""
+    by more from its goal; the former two also where rounding hides any progress."""
     stop: float | None = 1e-7
     """em_gradient ends an m-step, and gradient the run, where the objective changes by no more;
     that last step is taken back. None never ends."""

@@ -67,10 +67,6 @@ def rule(problem: Dual, config: EMConfig) -> Rule:
         wanted = jnp.concatenate([phase.moments, jnp.asarray(goal)])
         ridge = jnp.where(estimating, 0.0, l2)
 
-        def objective(at: Array, psi: Array) -> Array:
-            fitted = psi - jnp.sum(jnp.where(active, at * wanted, 0.0))
-            return fitted + jnp.where(estimating, 0.0, penalty(at[:size], l2))
-
         def gap_at(at: Array, moments: Array) -> Array:
             return jnp.where(active, wanted - moments - ridge * at, 0.0)
 
@@ -83,22 +79,24 @@ def rule(problem: Dual, config: EMConfig) -> Rule:
         step = jnp.where(along_gradient, ascend(0.0, gap, hyper.learning_rate), step)
         psi_there, moments_there = problem.potential(point + step)
         gap_there = gap_at(point + step, moments_there)
+        fall = psi - psi_there + step @ jnp.where(active, wanted, 0.0)
+        bend = penalty(point[:size], l2) - penalty((point + step)[:size], l2)
         trial = Trial(
-            before=objective(point, psi),
-            after=objective(point + step, psi_there),
+            decrease=fall + jnp.where(estimating, 0.0, bend),
+            scale=psi,
             promised=step @ gap - 0.5 * step @ (matrix @ step + ridge * step),
             gap_before=jnp.max(jnp.abs(gap)),
             gap_after=jnp.max(jnp.abs(gap_there)),
         )
-        accepted, damping = judge(trial, damping)
-        small = along_gradient & (jnp.abs(trial.after - trial.before) <= stop)
+        accepted, damping, stalled = judge(trial, damping)
+        small = along_gradient & (jnp.abs(trial.decrease) <= stop)
         accepted = jnp.where(along_gradient, ~small, accepted)
         point = jnp.where(accepted, point + step, point)
         psi = jnp.where(accepted, psi_there, psi)
         moments = jnp.where(accepted, moments_there, moments)
         left = jnp.where(accepted, trial.gap_after, trial.gap_before)
         bound = jnp.where(estimating, config.most_inner, limit)
-        ends = (left <= config.tolerance) | small | (phase.inner + 1 >= bound)
+        ends = (left <= config.tolerance) | small | stalled | (phase.inner + 1 >= bound)
         estimated, maximised = ends & estimating, ends & ~estimating
         reached, multipliers = point[:size], point[size:]
         found = multipliers @ goal - psi + phase.log_partition

@@ -133,9 +133,10 @@ def _penalised(gap: Array, parameters: Array, l2: float) -> Array:
     return gap - l2 * parameters if l2 else gap
 
 
-def _m_objective(parameters: Array, log_partition: Array, goal: Array, l2: float) -> Array:
-    """The m-step's objective, the divergence of the e-step's state up to a constant."""
-    return log_partition - parameters @ goal + penalty(parameters, l2)
+def _m_change(parameters: Array, trial: Array, memory: MStep, there: Values, l2: float) -> Array:
+    """Change of the m-step's objective, `psi - theta . goal` with the penalty."""
+    change = there.log_partition - memory.log_partition - (trial - parameters) @ memory.goal
+    return change + penalty(trial, l2) - penalty(parameters, l2)
 
 
 def _m_gap(memory: MStep) -> Array:
@@ -180,15 +181,15 @@ def _em(problem: Closed, config: EMConfig) -> Rule:
         there = Values(*problem.evaluate(parameters + step))
         gap_there = _penalised(memory.goal - there.moments, parameters + step, l2)
         trial = Trial(
-            before=_m_objective(parameters, memory.log_partition, memory.goal, l2),
-            after=_m_objective(parameters + step, there.log_partition, memory.goal, l2),
+            decrease=-_m_change(parameters, parameters + step, memory, there, l2),
+            scale=memory.log_partition,
             promised=step @ gap - 0.5 * step @ (matrix @ step + l2 * step),
             gap_before=jnp.max(jnp.abs(gap)),
             gap_after=jnp.max(jnp.abs(gap_there)),
         )
-        accepted, damping = judge(trial, memory.damping)
+        accepted, damping, stalled = judge(trial, memory.damping)
         left = jnp.where(accepted, trial.gap_after, trial.gap_before)
-        ends = (left <= config.tolerance) | (memory.inner + 1 >= limit)
+        ends = (left <= config.tolerance) | stalled | (memory.inner + 1 >= limit)
         # Solved before its first iteration: a fixed point of em.
         fixed = (memory.inner == 0) & (trial.gap_before <= config.tolerance)
         moments = jnp.where(accepted, there.moments, memory.moments)
@@ -219,10 +220,7 @@ def _em_gradient(problem: Closed, config: EMConfig) -> Rule:
         gap = _penalised(_m_gap(memory), parameters, l2)
         trial = ascend(parameters, gap, hyper.learning_rate)
         there = Values(*problem.evaluate(trial))
-        # Of the m-step's objective.
-        change = there.log_partition - memory.log_partition - (trial - parameters) @ memory.goal
-        change = change + penalty(trial, l2) - penalty(parameters, l2)
-        small = jnp.abs(change) <= stop
+        small = jnp.abs(_m_change(parameters, trial, memory, there, l2)) <= stop
         reached = jnp.where(small, parameters, trial)
         moments = jnp.where(small, memory.moments, there.moments)
         ends = small | (memory.inner + 1 >= limit)

@@ -130,7 +130,8 @@ def evaluate(parameters: Any, model: ConditionalModel, target: Any) -> Evaluatio
         raise ConfigError(f"target is {target.shape}, expected {found.log_weights.shape}")
     log_z = jax.nn.logsumexp(found.log_weights)
     p = jnp.exp(found.log_weights - log_z)
-    divergence = log_z - target @ found.log_weights - shannon_entropy(target)
+    # Differences first: with large parameters psi has few digits behind the point.
+    divergence = target @ (log_z - found.log_weights) - shannon_entropy(target)
     return Evaluation(log_z, p @ found.features, (target - p) @ found.features, divergence)
 
 

@@ -292,12 +292,13 @@ def _evaluate_at_once(parameters: Array, model: RestrictedModel, target: Array) 
     weights = jnp.exp(table.log_weights - top)
     # As a product: sums along the last axis are slow loops where this is mapped over seeds.
     mass = weights @ jnp.ones_like(weights)
-    log_z, p = top + jnp.log(mass), weights * (1 / mass)
+    p = weights * (1 / mass)
     return Evaluation(
-        log_z,
+        top + jnp.log(mass),
         _averages(p, spins, table, model),
         _averages(target - p, spins, table, model),
-        log_z - target @ table.log_weights - shannon_entropy(target),
+        # Differences first: with large parameters psi has few digits behind the point.
+        jnp.log(mass) + target @ (top - table.log_weights) - shannon_entropy(target),
     )
 
 
