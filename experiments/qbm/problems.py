@@ -12,6 +12,7 @@ from jaxlab.agents.quantum_em import Closed, Dual, Sampled
 from jaxlab.envs.qbm import conditional, dual, gibbs, metrics, restricted, sampling
 from jaxlab.envs.qbm.boundedness import unbounded_direction
 from jaxlab.envs.qbm.conditional import ConditionalModel, commutes_visibly
+from jaxlab.envs.qbm.datasets import check_probabilities
 from jaxlab.envs.qbm.dual import DualModel
 from jaxlab.envs.qbm.evaluation import Evaluation, shannon_entropy
 from jaxlab.envs.qbm.pauli import PauliStrings, expectations
@@ -30,7 +31,7 @@ def unbounded_reason(target: Any, strings: PauliStrings, hidden: Sequence[int] =
 
 def restricted_problem(model: RestrictedModel, target: Any) -> Closed:
     """A semi-quantum restricted Boltzmann machine and a target `[2^visible]`, in closed form."""
-    target = np.asarray(target)
+    target = check_probabilities(target, model.visible)
     hidden = range(model.visible, model.visible + model.hidden)
     return Closed(
         model.size,
@@ -42,7 +43,8 @@ def restricted_problem(model: RestrictedModel, target: Any) -> Closed:
 
 def conditional_problem(strings: PauliStrings, hidden: Sequence[int], target: Any) -> Closed:
     """A model whose visible operators commute, and a target of its visible bits."""
-    model, target = ConditionalModel(strings, tuple(hidden)), np.asarray(target)
+    model = ConditionalModel(strings, tuple(hidden))
+    target = check_probabilities(target, len(model.visible))
     return Closed(
         model.size,
         lambda parameters: conditional.evaluate(parameters, model, target),

@@ -24,6 +24,7 @@ from jaxlab.envs.qbm.bloch import spin_potentials, tanh_ratio, tanh_ratio_slope
 from jaxlab.envs.qbm.evaluation import Evaluation, shannon_entropy
 from jaxlab.envs.qbm.hamiltonian import hidden_operators, semi_quantum_strings
 from jaxlab.envs.qbm.pauli import PauliStrings
+from jaxlab.envs.qbm.precision import require_x64
 
 #: Visible units over which sums are exact.
 MOST_VISIBLE = 20
@@ -140,7 +141,12 @@ class Conditionals(NamedTuple):
 
 
 def conditionals(parameters: Any, spins: Any, model: RestrictedModel) -> Conditionals:
-    """Hidden units given visible spins `[rows, visible]`."""
+    """Hidden units given visible spins `[rows, visible]`.
+
+    Raises:
+      PrecisionError: JAX computes in 32 bits.
+    """
+    require_x64("a restricted Boltzmann machine")
     fields = model.split(parameters)
     spins = jnp.asarray(spins, fields.visible.dtype)
     extended = jnp.concatenate([jnp.ones_like(spins[:, :1]), spins], 1)
@@ -192,11 +198,13 @@ def _averages(weights: Array, spins: Array, table: Conditionals, model: Restrict
 
 
 def require_enumerable(model: RestrictedModel) -> None:
-    """Refuse sums over more visible states than are exact in reasonable time.
+    """Refuse sums over more visible states than are exact in reasonable time, or in 32 bits.
 
     Raises:
       CapacityError: There are more than 20 visible units; says how many states that is.
+      PrecisionError: JAX computes in 32 bits.
     """
+    require_x64("a restricted Boltzmann machine")
     if model.visible > MOST_VISIBLE:
         raise CapacityError(
             f"{model.visible} visible units have {2**model.visible} states; sums over them are "
@@ -268,6 +276,7 @@ def evaluate(parameters: Any, model: RestrictedModel, target: Any) -> Evaluation
       CapacityError: There are more than 20 visible units.
       ConfigError: Sizes do not match.
     """
+    require_enumerable(model)
     parameters, target = jnp.asarray(parameters), jnp.asarray(target)
     if target.shape != (2**model.visible,):
         raise ConfigError(f"target is {target.shape}, expected ({2**model.visible},) for {model}")
@@ -357,15 +366,22 @@ def _log_partition_jvp(model: RestrictedModel, primals: Any, tangents: Any) -> A
     return log_partition(primals[0], model), moments(primals[0], model) @ tangents[0]
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def kl_divergence(parameters: Any, model: RestrictedModel, target: Any) -> Float[Array, ""]:
-    """`KL(q || p)` of visible bits in nats; its gradient is `eta_p - eta_q`."""
+    """`KL(q || p)` of visible bits in nats; its gradient by the parameters is `eta_p - eta_q`.
+
+    It is not differentiated by the target.
+    """
+    return _kl_divergence(jnp.asarray(parameters), lax.stop_gradient(jnp.asarray(target)), model)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _kl_divergence(parameters: Any, target: Any, model: RestrictedModel) -> Float[Array, ""]:
     return evaluate(parameters, model, target).divergence
 
 
-@kl_divergence.defjvp
-def _kl_divergence_jvp(model: RestrictedModel, target: Any, primals: Any, tangents: Any) -> Any:
-    found = evaluate(primals[0], model, target)
+@_kl_divergence.defjvp
+def _kl_divergence_jvp(model: RestrictedModel, primals: Any, tangents: Any) -> Any:
+    found = evaluate(primals[0], model, primals[1])
     return found.divergence, -found.gap @ tangents[0]
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxlab.core.errors import CapacityError, ConfigError
-from jaxlab.envs.qbm import bloch, datasets, restricted
+from jaxlab.core.errors import CapacityError, ConfigError, PrecisionError
+from jaxlab.envs.qbm import bloch, datasets, evaluation, restricted
 from jaxlab.envs.qbm.restricted import RestrictedModel
 from tests.envs.qbm import oracles, reference
 
@@ -212,6 +212,23 @@ def test_mistakes_are_named():
         restricted.evaluate(np.zeros(7), XZ, PAIR)
     with pytest.raises(ConfigError, match=r"target is \(8,\), expected \(4,\)"):
         restricted.evaluate(np.zeros(8), XZ, np.ones(8) / 8)
+
+
+def test_32_bits_are_refused():
+    with jax.enable_x64(False):
+        for function in (restricted.evaluate, restricted.kl_divergence):
+            with pytest.raises(PrecisionError, match="64-bit"):
+                function(np.zeros(8), XZ, PAIR)
+        with pytest.raises(PrecisionError, match="64-bit"):
+            restricted.probabilities(np.zeros(8), XZ)
+
+
+def test_distances_of_distributions():
+    target, other = np.array([0.5, 0.5, 0, 0]), np.array([0.25, 0.25, 0.5, 0])
+    np.testing.assert_allclose(evaluation.total_variation(target, other), 0.5)
+    np.testing.assert_allclose(evaluation.relative_entropy_of_bits(target, other), np.log(2))
+    assert evaluation.relative_entropy_of_bits(other, target) == np.inf
+    np.testing.assert_allclose(evaluation.shannon_entropy(other), 1.5 * np.log(2))
 
 
 def test_parameters_by_their_meaning():
