@@ -186,6 +186,8 @@ class Select(Combination):
         return self.cells_now[0](left), self.cells_now[1](right)
 
     def value(self, left: Value, right: Value) -> Value:
+        if known(self.condition):
+            return left if self.condition else right
         return left if left is right else super().value(left, right)
 
     def lists(self, left: ListValue, right: ListValue) -> Value:

@@ -24,7 +24,7 @@ from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import rendering, syntax
 from jaxlab.envs.autumn.checker import require_sound
 from jaxlab.envs.autumn.evaluation import call, check_type, evaluate
-from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Machine, Names
+from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Machine, Names, aged
 from jaxlab.envs.autumn.occupancy import Occupied, table_side
 from jaxlab.envs.autumn.palette import COLOURS
 from jaxlab.envs.autumn.randomness import KeyRandom, ReferenceRandom
@@ -389,7 +389,7 @@ class CompiledProgram:
             x, y = click.value.fields["x"], click.value.fields["y"]
             machine.on_grid.append((x.number, y.number))  # type: ignore[attr-defined]
         machine.first_identity = 0
-        if self.facts.identities or self.facts.lineages:
+        if self.facts.identified:
             machine.first_identity = lax.mul(
                 lax.add(state.steps, np.int32(1)), np.int32(IDENTITIES)
             )
@@ -527,7 +527,7 @@ class CompiledProgram:
                     if name in present:
                         present[name] = join.number(present[name], False)
                     continue
-                new = varying(binding.value)
+                new = varying(aged(binding.value))
                 if name not in values:
                     values[name] = varying(canonical(new, self.capacity))
                     present[name] = _FLAG
@@ -644,10 +644,16 @@ def _execute(machine: Machine, statement: syntax.Statement) -> None:
     if isinstance(statement, syntax.ObjectStatement):
         for field in statement.fields:
             check_type(machine, field.type, field.place)
-        names = (*(field.name for field in statement.fields), "origin")
-        kinds = (*(field.type for field in statement.fields), syntax.Type("Position"))
-        machine.classes[statement.name] = ObjectClass(statement.name, names, kinds, statement.cells)
+        machine.classes[statement.name] = _class_of(statement)
         return
     if isinstance(statement, syntax.Assign) and isinstance(statement.value, syntax.InitNext):
         return
     evaluate(machine, statement)
+
+
+@functools.lru_cache(maxsize=4096)
+def _class_of(statement: syntax.ObjectStatement) -> ObjectClass:
+    """The class that a statement describes: one object, however often it is executed."""
+    names = (*(field.name for field in statement.fields), "origin")
+    kinds = (*(field.type for field in statement.fields), syntax.Type("Position"))
+    return ObjectClass(statement.name, names, kinds, statement.cells)

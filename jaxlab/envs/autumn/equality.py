@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxlab.envs.autumn.combining import fused, length, mask_of
-from jaxlab.envs.autumn.machine import Machine
+from jaxlab.envs.autumn.machine import CELLS, Machine
 from jaxlab.envs.autumn.scalars import Number, any_of, both, choose, either, equal, invert, known
 from jaxlab.envs.autumn.values import (
     Cells,
@@ -60,7 +60,7 @@ def _scalars(left: Scalar, right: Scalar) -> Number:
     return False
 
 
-def same_identity(machine: Machine, left: Identity, right: Identity, *, cells: bool) -> Number:
+def same_identity(machine: Machine, left: Identity, right: Identity, kind: str) -> Number:
     """Whether two instances (or the cells of two objects) are one and the same."""
     if not left.origins & right.origins:
         return False
@@ -72,10 +72,7 @@ def same_identity(machine: Machine, left: Identity, right: Identity, *, cells: b
             return True
     if left.number is None or right.number is None:
         # The trace in which numbers are missing is thrown away.
-        if cells:
-            machine.facts.lineages = True
-        else:
-            machine.facts.identities = True
+        machine.facts.identified |= {kind}
         return left.origins == right.origins
     return equal(left.number, right.number)
 
@@ -86,7 +83,7 @@ def _cells(machine: Machine, left: Cells, right: Cells) -> Number:
         return True
     if not left.cells and not right.cells:
         return True
-    one = same_identity(machine, left.lineage, right.lineage, cells=True)
+    one = same_identity(machine, left.lineage, right.lineage, CELLS)
     if known(one) and one:
         return True
     if len(left.cells) != len(right.cells):

@@ -7,7 +7,7 @@ import numpy as np
 from jaxlab.envs.autumn import collisions, lists
 from jaxlab.envs.autumn.combining import Select
 from jaxlab.envs.autumn.library_objects import _clicked, updated
-from jaxlab.envs.autumn.machine import Machine
+from jaxlab.envs.autumn.machine import OBJECT, Machine
 from jaxlab.envs.autumn.objects import coordinates, origin, position, rotated
 from jaxlab.envs.autumn.occupancy import MARGIN, Occupied, inside, look_up, table_index, table_side
 from jaxlab.envs.autumn.reader import Place
@@ -175,7 +175,7 @@ def _next_liquid(machine: Machine, place: Place, value: Value, *_: Value) -> Val
     clobber(machine, place, dict.fromkeys(("dir", "movedObj")))
     dx = choose(falls, 0, choose(flows, slide, 0))
     where = position(machine, add(x, dx), choose(falls, add(y, 1), y))
-    if not machine.facts.identities:
+    if OBJECT not in machine.facts.identified:
         return updated(machine, instance, "origin", where, place)
     after = updated(machine, instance, "origin", where, place)
     return Select(either(falls, flows)).value(after, instance)

@@ -9,7 +9,7 @@ from jaxlab.envs.autumn.combining import masked, single
 from jaxlab.envs.autumn.equality import same_identity
 from jaxlab.envs.autumn.evaluation import call
 from jaxlab.envs.autumn.machine import ROUNDS, Binding, Failure, Machine, type_name
-from jaxlab.envs.autumn.objects import as_cells, coordinates, position, rendered, rotated
+from jaxlab.envs.autumn.objects import as_cells, coordinates, kind_of, position, rendered, rotated
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import Number, add, both, either, equal, invert, known
 from jaxlab.envs.autumn.standard_library import (
@@ -67,7 +67,7 @@ def updated(
     return Instance(
         instance.type,
         {**instance.fields, name: value},
-        machine.fresh(machine.facts.identities and instance.type.has_cells),
+        machine.fresh(kind_of(instance)),
     )
 
 
@@ -87,8 +87,8 @@ def _copied(machine: Machine, segment: Segment) -> Segment:
             return Union(value.tag, tuple(map(copy, value.options)))
         if not isinstance(value, Instance):
             return value
-        identity = machine.fresh(machine.facts.identities)
-        origin = "early" if machine.first_identity is None else "later"
+        identity = machine.fresh(kind_of(value))
+        origin = "early" if machine.first_identity is None else "now"
         number = identity.number
         if number is not None:
             number = add(number, np.arange(segment.size, dtype=np.int32) % ROUNDS)
@@ -127,7 +127,9 @@ def _same(machine: Machine, left: Value, right: Value) -> Number:
         result = machine.over(left, lambda option: truth(_same(machine, option, right)))
         return result.number  # type: ignore[attr-defined]
     if isinstance(left, Instance) and isinstance(right, Instance):
-        return same_identity(machine, left.identity, right.identity, cells=False)
+        if left.type is not right.type:
+            return False
+        return same_identity(machine, left.identity, right.identity, kind_of(left))
     return left is right
 
 

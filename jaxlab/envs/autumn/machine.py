@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn.combining import Select, length
 from jaxlab.envs.autumn.reader import Place
@@ -35,6 +37,8 @@ from jaxlab.envs.autumn.values import (
 
 #: Deepest nesting of calls; a program that goes deeper calls itself without end.
 MOST_CALLS = 50
+#: Kinds of identity apart from the language's own classes.
+OBJECT, CELLS = "object", "cells"
 #: Rounds of a loop, and places in a program, that may each make an instance in a step.
 ROUNDS = 512
 #: Identities that a step may give out; those of the next step begin behind them.
@@ -84,14 +88,13 @@ class Facts:
     """What is found out while tracing and needed from the start: one more trace then follows."""
 
     names: Names
-    identities: bool = False
-    lineages: bool = False
+    identified: frozenset[str] = frozenset()
     far_cells: bool = False
     liquids: bool = False
 
-    def needs(self) -> tuple[bool, ...]:
-        """The flags."""
-        return (self.identities, self.lineages, self.far_cells, self.liquids)
+    def needs(self) -> tuple[Any, ...]:
+        """What is needed."""
+        return (self.identified, self.far_cells, self.liquids)
 
     def string(self, text: str) -> int:
         """The index of a string."""
@@ -115,6 +118,7 @@ class Snapshot:
     updated: dict[str, Number]
     order: tuple[str, ...]
     turned: dict[Cells, Cells]
+    previous: dict[str, Binding] | None
     error: Number
     random_state: Any
 
@@ -171,6 +175,7 @@ class Machine:
             self.updated,
             self.order,
             self.turned,
+            self.previous,
             self.error,
             self.random_state,
         )
@@ -182,6 +187,7 @@ class Machine:
             frame.bindings, frame.types = bindings, types
         self.updated, self.order = snapshot.updated, snapshot.order
         self.turned, self.error = snapshot.turned, snapshot.error
+        self.previous = snapshot.previous
         self.random_state = snapshot.random_state
 
     def branch(
@@ -254,6 +260,9 @@ class Machine:
                 for name in names
             }
         self.order = left.order + tuple(n for n in right.order if n not in left.order)
+        self.previous = left.previous
+        if left.previous is not right.previous:
+            self.previous = _merged(select, left.previous or {}, right.previous or {})
         if left.turned is not right.turned:
             self.turned = {
                 cells: select.value(left.turned.get(cells, cells), right.turned.get(cells, cells))
@@ -361,17 +370,50 @@ class Machine:
     ) -> None:
         if known(where) and not where:
             return
-        old_type, new_type = type_name(old.value), type_name(value)
-        if old_type not in (new_type, None) and new_type != "List":
-            message = f"{place}: a {new_type} for '{name}', which holds a {old_type}"
-            self.fail_where(where, message)
+        new_type = type_name(value)
+        tag, options = _options(old.value)
+        for index, option in enumerate(options):
+            old_type = type_name(option)
+            if new_type not in (old_type, "List"):
+                message = f"{place}: a {new_type} for '{name}', which holds a {old_type}"
+                self.fail_where(both(where, equal(tag, index)), message)
+        if type_name(old.value) not in (new_type, None) and new_type != "List":
             return
         if isinstance(value, Instance) and isinstance(old.value, Instance):
+            self._rename(value.identity, old.value.identity, where)
             value = Instance(value.type, value.fields, old.value.identity)
+            old = frame.bindings.get(name, old)
         value = Select(where).value(value, old.value)
         frame.bindings = {**frame.bindings, name: Binding(value, old.present)}
         if frame is self.globals:
             self.updated = {**self.updated, name: either(self.updated.get(name, False), where)}
+
+    def _rename(self, before: Identity, after: Identity, where: Number) -> None:
+        """What was one instance takes another identity, in whatever else holds it, too."""
+        if before.number is None or before is after or before.origins == {"now"}:
+            return
+
+        def renamed(part: Any) -> Any:
+            if not isinstance(part, Identity) or part.number is None:
+                return part
+            if not part.origins & before.origins:
+                return part
+            same = both(equal(part.number, before.number), where)
+            number = choose(same, after.number, part.number)
+            return Identity(part.origins | after.origins, number)
+
+        def everywhere(bindings: dict[str, Binding]) -> dict[str, Binding]:
+            return {
+                name: Binding(relabelled_identities(renamed, binding.value), binding.present)
+                for name, binding in bindings.items()
+            }
+
+        frame: Frame | None = self.frame
+        while frame is not None:
+            frame.bindings = everywhere(frame.bindings)
+            frame = frame.parent
+        if self.previous is not None:
+            self.previous = everywhere(self.previous)
 
     def _check_declared(self, name: str, value: Value, place: Place) -> None:
         frame: Frame | None = self.frame
@@ -408,10 +450,14 @@ class Machine:
         """A string of the language."""
         return Scalar("String", self.facts.string(string))
 
-    def fresh(self, wanted: bool) -> Identity:
-        """An identity that nothing else has, with its number where numbers are wanted."""
+    def fresh(self, kind: str) -> Identity:
+        """An identity that nothing else has, with a number if those of its kind are asked for.
+
+        Kinds are the classes of the language, `OBJECT` for those of the program, and `CELLS`.
+        """
+        wanted = kind in self.facts.identified
         self.made += 1
-        origin: Any = self.made if self.first_identity is None else "later"
+        origin: Any = self.made if self.first_identity is None else "now"
         number: Number | None = None
         if wanted:
             number = add(
@@ -419,7 +465,7 @@ class Machine:
                 self.made % ROUNDS * ROUNDS,
             )
         if self.lane is not None:
-            origin = "early" if self.first_identity is None else "later"
+            origin = "early" if self.first_identity is None else "now"
             number = add(number, self.lane) if wanted else None
         return Identity(frozenset([origin]), number)
 
@@ -472,6 +518,30 @@ def _merged(
             value = select.value(left.value, right.value)
         result[name] = Binding(value, choose(select.condition, left.present, right.present))
     return result  # type: ignore[return-value]
+
+
+def relabelled_identities(function: Callable[[Any], Any], value: Value) -> Value:
+    """A value with a function applied to the identities in it."""
+    return jax.tree.map(
+        lambda part: function(part) if isinstance(part, Identity) else part,
+        value,
+        is_leaf=lambda part: isinstance(part, Identity),
+    )
+
+
+def aged(value: Value) -> Value:
+    """A value as the next step finds it: what was made now was made in some earlier step."""
+
+    def age(identity: Identity) -> Identity:
+        if "now" not in identity.origins:
+            return identity
+        return Identity(identity.origins - {"now"} | {"later"}, identity.number)
+
+    return relabelled_identities(age, value)
+
+
+def _options(value: Value) -> tuple[Number, tuple[Value, ...]]:
+    return (value.tag, value.options) if isinstance(value, Union) else (0, (value,))
 
 
 def type_of(declared: Type) -> str:

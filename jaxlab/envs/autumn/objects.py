@@ -13,10 +13,11 @@ from typing import Any
 
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import syntax
-from jaxlab.envs.autumn.combining import single
-from jaxlab.envs.autumn.machine import Binding, Failure, Frame, Machine, type_name, type_of
+from jaxlab.envs.autumn.combining import Select, single
+from jaxlab.envs.autumn.equality import same_identity
+from jaxlab.envs.autumn.machine import CELLS, OBJECT, Binding, Failure, Frame, Machine, type_name, type_of
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, add, negate
+from jaxlab.envs.autumn.scalars import Number, add, known, negate
 from jaxlab.envs.autumn.values import (
     CELL,
     ELEMENT,
@@ -43,9 +44,14 @@ MOST_CELLS = 2500
 EVALUATE: list[Callable[[Machine, syntax.Expression], Value]] = []
 
 
+def kind_of(instance: Instance) -> str:
+    """The kind of identity that an instance has."""
+    return OBJECT if instance.type.has_cells else instance.type.name
+
+
 def position(machine: Machine, x: Number, y: Number) -> Instance:
     """A position."""
-    return Instance(POSITION, {"x": number(x), "y": number(y)}, machine.fresh(False))
+    return Instance(POSITION, {"x": number(x), "y": number(y)}, machine.fresh("Position"))
 
 
 def coordinates(value: Value, place: Place, what: str = "a position") -> tuple[Number, Number]:
@@ -86,7 +92,7 @@ def construct(machine: Machine, cls: ObjectClass, given: list[Value], place: Pla
             raise Failure(f"{place}: {name} of {cls.name} is a {declared.name}, got a {kind}")
     if cls.has_cells:
         fields["elems"] = _cells(machine, cls, fields, place)
-    return Instance(cls, fields, machine.fresh(machine.facts.identities))
+    return Instance(cls, fields, machine.fresh(OBJECT if cls.has_cells else cls.name))
 
 
 def _cells(machine: Machine, cls: ObjectClass, fields: dict[str, Value], place: Place) -> Cells:
@@ -119,7 +125,7 @@ def as_cells(machine: Machine, value: Value, place: Place, what: str) -> Cells:
             there = True if segment.mask is None else element_of(segment.mask, index)
             cells.append(cell_)
             exists.append(there)
-    return Cells(tuple(cells), tuple(exists), machine.fresh(machine.facts.lineages))
+    return Cells(tuple(cells), tuple(exists), machine.fresh(CELLS))
 
 
 def element_of(mask: Any, index: int) -> Number:
@@ -138,7 +144,7 @@ def cell(machine: Machine, expression: syntax.Call) -> Value:
     arguments = {}
     for name, argument in zip(CELL.fields, expression.arguments, strict=True):
         arguments[name] = _argument(machine, argument, seen)
-    return Instance(CELL, arguments, machine.fresh(False))
+    return Instance(CELL, arguments, machine.fresh("Cell"))
 
 
 def _mentioned(expression: syntax.Expression) -> frozenset[str]:
@@ -250,7 +256,7 @@ def rendered(machine: Machine, instance: Instance) -> ListValue:
             "position": position(machine, item.x, item.y),
             "color": Scalar("String", item.colour()),
         }
-        part = single(Instance(ELEMENT, fields, machine.fresh(False)))
+        part = single(Instance(ELEMENT, fields, machine.fresh("RenderedElem")))
         mask = None if item.exists is True else item.exists.reshape((1,))
         segments.append(Segment(part.elements, mask, 1))
     return ListValue(tuple(segments))
@@ -281,10 +287,29 @@ def rotated(machine: Machine, instance: Instance, place: Place) -> Instance:
             CELL, {**spot.fields, "x": _negated(machine, y, place), "y": x}, spot.identity
         )
 
-    now = machine.current(cells)
-    after = Cells(tuple(map(turn, now.cells)), now.exists, now.lineage)
-    machine.turned = {**machine.turned, cells: after}
-    return Instance(instance.type, instance.fields, machine.fresh(machine.facts.identities))
+    def turned(now: Cells) -> Cells:
+        return Cells(tuple(map(turn, now.cells)), now.exists, now.lineage)
+
+    for other in _sharing(machine, instance.type):
+        if other is cells:
+            continue
+        same = same_identity(machine, other.lineage, cells.lineage, CELLS)
+        if not (known(same) and not same):
+            now = machine.current(other)
+            after = turned(now) if known(same) else Select(same).value(turned(now), now)
+            machine.turned = {**machine.turned, other: after}  # type: ignore[dict-item]
+    machine.turned = {**machine.turned, cells: turned(machine.current(cells))}
+    return Instance(instance.type, instance.fields, machine.fresh(kind_of(instance)))
+
+
+def _sharing(machine: Machine, cls: ObjectClass) -> list[Cells]:
+    """Cells of objects of a class that variables hold, each once."""
+    found: dict[Cells, None] = {}
+    for bindings in (machine.globals.bindings, machine.previous or {}):
+        for binding in bindings.values():
+            if isinstance(binding.value, Instance) and binding.value.type is cls:
+                found[binding.value.fields["elems"]] = None  # type: ignore[index]
+    return list(found)
 
 
 def _negated(machine: Machine, thunk: Value, place: Place) -> Value:
