@@ -29,7 +29,7 @@ from jaxlab.envs.qbm.precision import require_x64
 #: Visible units over which sums are exact.
 MOST_VISIBLE = 20
 #: Elements of a table of visible states by hidden units that are worked on at once.
-_CHUNK = 2**16
+_CHUNK = 2**14
 
 
 @struct.dataclass
