@@ -163,6 +163,8 @@ def test_mistakes_are_named():
         quantum_em.make(pair()._replace(metric=None), EMConfig("em"))
     with pytest.raises(ConfigError, match=r"a start is \(3,\), expected \(8,\)"):
         quantum_em.make(pair()).init(jax.random.key(0), Hyper(parameters=np.zeros(3)))
+    with pytest.raises(ConfigError, match="those of em"):
+        quantum_em.em_steps(pair(), np.zeros(8), 1, EMConfig("em_gradient"))
     with pytest.raises(ConfigError, match="sum to 0"):
         problems.restricted_problem(XZ, [0.4, 0.3, 0.2, 0.0])
     sampled = problems.sampled_problem(XZ, np.ones((1, 2)), np.ones(1))

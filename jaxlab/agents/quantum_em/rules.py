@@ -55,16 +55,15 @@ class Rule(NamedTuple):
 
 @struct.dataclass
 class MStep:
-    """An m-step on its way.
+    """An m-step on its way, by Levenberg and Marquardt's method.
 
     Attributes:
       log_partition, moments: Of the model at the present parameters.
-      gap: Negative gradient of the divergence: at the present parameters (em), or at those of
-        the last e-step (em_gradient).
+      gap: Negative gradient of the divergence there.
       goal: Moments of the e-step's state.
       inner: Iterations done.
-      damping: Of Levenberg and Marquardt.
-      residual: Largest gap of moments at the end of the last m-step; zero with gradient steps.
+      damping: Of the next step.
+      residual: Largest gap of moments at the end of the last m-step.
     """
 
     log_partition: Float[Array, ""]
@@ -74,6 +73,24 @@ class MStep:
     inner: Int[Array, ""]
     damping: Float[Array, ""]
     residual: Float[Array, ""]
+
+
+@struct.dataclass
+class Ascent:
+    """An m-step on its way, by gradient steps.
+
+    Attributes:
+      log_partition: Of the model at the present parameters.
+      goal: Moments of the e-step's state.
+      gap: The goal less the moments of the model; after an e-step it is the negative gradient of
+        the divergence to the last bit.
+      inner: Iterations done.
+    """
+
+    log_partition: Float[Array, ""]
+    goal: Float[Array, " terms"]
+    gap: Float[Array, " terms"]
+    inner: Int[Array, ""]
 
 
 @struct.dataclass
@@ -102,17 +119,6 @@ def rule(problem: Closed, config: EMConfig) -> Rule:
     return makers[config.method](problem, config)
 
 
-def _first_m_step(problem: Closed) -> Callable[[Hyper, Array], tuple[Array, MStep]]:
-    def init(hyper: Hyper, parameters: Array) -> tuple[Array, MStep]:
-        values, zero = Values(*problem.evaluate(parameters)), jnp.zeros((), parameters.dtype)
-        goal, inner = values.moments + values.gap, jnp.zeros((), jnp.int32)
-        damping = hyper.damping + zero
-        known = (values.log_partition, values.moments, values.gap)
-        return values.divergence, MStep(*known, goal, inner, damping, zero)
-
-    return init
-
-
 def _first_descent(
     problem: Closed, extra: Callable[[Array], PyTree]
 ) -> Callable[[Hyper, Array], tuple[Array, Descent]]:
@@ -133,30 +139,22 @@ def _penalised(gap: Array, parameters: Array, l2: float) -> Array:
     return gap - l2 * parameters if l2 else gap
 
 
-def _m_change(parameters: Array, trial: Array, memory: MStep, there: Values, l2: float) -> Array:
+def _m_change(
+    parameters: Array, trial: Array, memory: MStep | Ascent, there: Values, l2: float
+) -> Array:
     """Change of the m-step's objective, `psi - theta . goal` with the penalty."""
     change = there.log_partition - memory.log_partition - (trial - parameters) @ memory.goal
     return change + penalty(trial, l2) - penalty(parameters, l2)
 
 
-def _m_gap(memory: MStep) -> Array:
-    """The negative gradient of the m-step's objective, without the penalty.
-
-    After an e-step it is that of the divergence, to the last bit.
-    """
-    return jnp.where(memory.inner == 0, memory.gap, memory.goal - memory.moments)
-
-
-def _if_any(
-    flag: Array, function: Callable[[Array], Array], argument: Array, otherwise: Array
-) -> Array:
+def _if_any(flag: Array, function: Callable[[Array], Any], argument: Array, otherwise: Any) -> Any:
     """`function(argument)` where the flag is set; when mapped, computed only if any flag is.
 
     A `lax.cond` becomes a select when its flag is mapped, which computes both sides always; a
     loop of no or one turn runs while there is a flag.
     """
 
-    def turn(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def turn(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
         # The argument changes, or the compiler would move the function out of the loop.
         return jnp.zeros_like(carry[0]), jnp.zeros_like(carry[1]), function(carry[1])
 
@@ -172,10 +170,19 @@ def _em(problem: Closed, config: EMConfig) -> Rule:
     assert metric is not None
     l2, limit = config.l2, _inner_limit(config)
 
+    def init(hyper: Hyper, parameters: Array) -> tuple[Array, MStep]:
+        values, zero = Values(*problem.evaluate(parameters)), jnp.zeros((), parameters.dtype)
+        known = (values.log_partition, values.moments, values.gap, values.moments + values.gap)
+        inner, damping = jnp.zeros((), jnp.int32), hyper.damping + zero
+        return values.divergence, MStep(*known, inner, damping, zero)
+
     def advance(
         hyper: Hyper, parameters: Array, divergence: Array, memory: MStep, runs: Array
     ) -> Move:
-        gap = _penalised(_m_gap(memory), parameters, l2)
+        # After an e-step the gap of the m-step is that of the divergence.
+        first = memory.inner == 0
+        m_gap = jnp.where(first, memory.gap, memory.goal - memory.moments)
+        gap = _penalised(m_gap, parameters, l2)
         matrix = metric(parameters)
         step = damped_solution(matrix, memory.damping + l2, gap)
         there = Values(*problem.evaluate(parameters + step))
@@ -191,7 +198,7 @@ def _em(problem: Closed, config: EMConfig) -> Rule:
         left = jnp.where(accepted, trial.gap_after, trial.gap_before)
         ends = (left <= config.tolerance) | stalled | (memory.inner + 1 >= limit)
         # Solved before its first iteration: a fixed point of em.
-        fixed = (memory.inner == 0) & (trial.gap_before <= config.tolerance)
+        fixed = first & (trial.gap_before <= config.tolerance)
         moments = jnp.where(accepted, there.moments, memory.moments)
         slope = jnp.where(accepted, there.gap, memory.gap)
         memory = MStep(
@@ -207,41 +214,45 @@ def _em(problem: Closed, config: EMConfig) -> Rule:
         divergence = jnp.where(accepted, there.divergence, divergence)
         return Move(reached, divergence, memory, ends, fixed)
 
-    return Rule(_first_m_step(problem), advance)
+    return Rule(init, advance)
 
 
 def _em_gradient(problem: Closed, config: EMConfig) -> Rule:
     l2, limit = config.l2, _inner_limit(config)
     stop = -1.0 if config.stop is None else config.stop
 
+    def e_step(parameters: Array) -> tuple[Array, Array]:
+        values = Values(*problem.evaluate(parameters))
+        return values.moments + values.gap, values.gap
+
+    def init(hyper: Hyper, parameters: Array) -> tuple[Array, Ascent]:
+        values, inner = Values(*problem.evaluate(parameters)), jnp.zeros((), jnp.int32)
+        goal = values.moments + values.gap
+        return values.divergence, Ascent(values.log_partition, goal, values.gap, inner)
+
     def advance(
-        hyper: Hyper, parameters: Array, divergence: Array, memory: MStep, runs: Array
+        hyper: Hyper, parameters: Array, divergence: Array, memory: Ascent, runs: Array
     ) -> Move:
-        gap = _penalised(_m_gap(memory), parameters, l2)
+        gap = _penalised(memory.gap, parameters, l2)
         trial = ascend(parameters, gap, hyper.learning_rate)
         there = Values(*problem.evaluate(trial))
         small = jnp.abs(_m_change(parameters, trial, memory, there, l2)) <= stop
         reached = jnp.where(small, parameters, trial)
-        moments = jnp.where(small, memory.moments, there.moments)
         ends = small | (memory.inner + 1 >= limit)
         # Within an m-step nothing needs the moments of the e-step's state.
-        slope = _if_any(
-            ends & runs, lambda at: Values(*problem.evaluate(at)).gap, reached, memory.gap
-        )
+        left = memory.goal - there.moments
+        goal, gap = _if_any(ends & runs, e_step, reached, (memory.goal, left))
         finished = small & (memory.inner == 0)
-        memory = MStep(
+        memory = Ascent(
             log_partition=jnp.where(small, memory.log_partition, there.log_partition),
-            moments=moments,
-            gap=slope,
-            goal=jnp.where(ends, moments + slope, memory.goal),
+            goal=goal,
+            gap=gap,
             inner=jnp.where(ends, 0, memory.inner + 1).astype(jnp.int32),
-            damping=memory.damping,
-            residual=memory.residual,
         )
         divergence = jnp.where(small, divergence, there.divergence)
         return Move(reached, divergence, memory, ends, finished)
 
-    return Rule(_first_m_step(problem), advance)
+    return Rule(init, advance)
 
 
 def _gradient(problem: Closed, config: EMConfig) -> Rule:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 from jaxlab.agents.quantum_em.config import EMConfig, Hyper
 from jaxlab.agents.quantum_em.learner import EMState, make
 from jaxlab.agents.quantum_em.problem import Closed, Dual
+from jaxlab.core.errors import ConfigError
 
 
 class EMTrace(NamedTuple):
@@ -45,8 +46,13 @@ def em_steps(
 
     Warns:
       RuntimeWarning: The m-step has no finite minimiser and nothing bounds the parameters.
+
+    Raises:
+      ConfigError: The method is another one.
     """
     config = EMConfig(most_inner=1000) if config is None else config
+    if config.method != "em":
+        raise ConfigError(f"method {config.method!r}: exact m-steps are those of em")
     learner = make(problem, config)
     state = learner.init(jax.random.key(0), Hyper(parameters=jnp.asarray(parameters)))
     return _trace(state, learner.step, count)
