@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from jaxlab.envs.autumn.lists import any_holds
 from jaxlab.envs.autumn.machine import Machine
-from jaxlab.envs.autumn.objects import Drawn, coordinates, drawn, forced
+from jaxlab.envs.autumn.objects import Drawn, any_drawn, coordinates, forced
 from jaxlab.envs.autumn.occupancy import inside
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, both, either, equal, invert, known
+from jaxlab.envs.autumn.scalars import Number, both, equal, invert, known
 from jaxlab.envs.autumn.values import Instance, ListValue, Scalar, Union, Value, truth
 
 Test = Callable[[Drawn], Number]
@@ -22,12 +22,7 @@ def any_cell(machine: Machine, value: Value, test: Test, place: Place) -> Number
         assert isinstance(result, Scalar)
         return result.number
     if isinstance(value, Instance):
-        found: Number = False
-        for item in drawn(machine, value):
-            found = either(found, both(item.exists, test(item)))
-            if known(found) and found:
-                return True
-        return found
+        return any_drawn(machine, value, test, place)
     if isinstance(value, ListValue):
         return any_holds(
             machine, value, lambda part: truth(any_cell(machine, part, test, place)), place

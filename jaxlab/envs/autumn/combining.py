@@ -107,6 +107,10 @@ class Combination:
     def _cells(self, left: Cells, right: Cells) -> Cells:
         if left is not right:
             left, right = self.resolve(left, right)
+        if left.many is not None or right.many is not None:
+            many = self.lists(left.listed(), right.listed())
+            lineage = self.identity(left.lineage, right.lineage)
+            return Cells((), (), lineage, many)  # type: ignore[arg-type]
         shared = min(len(left.cells), len(right.cells))
         cells = [
             self.value(*pair)

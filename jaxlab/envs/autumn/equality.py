@@ -81,6 +81,8 @@ def _cells(machine: Machine, left: Cells, right: Cells) -> Number:
     """Whether the cells are those of one construction; a frozen number equals no other one."""
     if left is right:
         return True
+    if left.many is not None or right.many is not None:
+        return same_identity(machine, left.lineage, right.lineage, CELLS)
     if not left.cells and not right.cells:
         return True
     one = same_identity(machine, left.lineage, right.lineage, CELLS)

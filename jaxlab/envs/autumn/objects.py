@@ -12,12 +12,21 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxlab.core.errors import ProgramError
-from jaxlab.envs.autumn import syntax
+from jaxlab.envs.autumn import lists, syntax
 from jaxlab.envs.autumn.combining import Select, single
 from jaxlab.envs.autumn.equality import same_identity
-from jaxlab.envs.autumn.machine import CELLS, OBJECT, Binding, Failure, Frame, Machine, type_name, type_of
+from jaxlab.envs.autumn.machine import (
+    CELLS,
+    OBJECT,
+    Binding,
+    Failure,
+    Frame,
+    Machine,
+    type_name,
+    type_of,
+)
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, add, known, negate
+from jaxlab.envs.autumn.scalars import Number, add, both, either, is_traced, known, negate
 from jaxlab.envs.autumn.values import (
     CELL,
     ELEMENT,
@@ -32,11 +41,15 @@ from jaxlab.envs.autumn.values import (
     Union,
     Value,
     element,
+    leaves,
     number,
+    truth,
 )
 
 #: Types that need no class of the program.
 TYPES = ("Bool", "String", "Number", "Int", "Position", "Cell", "RenderedElem")
+#: Cells that are kept one by one although they are not known while tracing.
+MANY = 16
 #: More cells of one object than this are a mistake.
 MOST_CELLS = 2500
 
@@ -113,6 +126,10 @@ def as_cells(machine: Machine, value: Value, place: Place, what: str) -> Cells:
     if isinstance(value, Union):
         raise ProgramError(f"{place}: {what} are of different kinds by a condition")
     segments = value.segments if isinstance(value, ListValue) else (single(value),)
+    if any(segment.size > MANY and _traced(segment) for segment in segments):
+        if not all(_are_cells(segment.elements) for segment in segments):
+            raise Failure(f"{place}: {what} are no cells")
+        return Cells((), (), machine.fresh(CELLS), ListValue(tuple(segments)))
     cells: list[Value] = []
     exists: list[Number] = []
     for segment in segments:
@@ -126,6 +143,14 @@ def as_cells(machine: Machine, value: Value, place: Place, what: str) -> Cells:
             cells.append(cell_)
             exists.append(there)
     return Cells(tuple(cells), tuple(exists), machine.fresh(CELLS))
+
+
+def _traced(segment: Segment) -> bool:
+    return any(map(is_traced, leaves(segment)))
+
+
+def _are_cells(value: Value) -> bool:
+    return isinstance(value, Instance) and value.type is CELL
 
 
 def element_of(mask: Any, index: int) -> Number:
@@ -236,11 +261,9 @@ class Drawn:
 
 def drawn(machine: Machine, instance: Instance) -> list[Drawn]:
     """The cells of an object, in order; none of what is no object."""
-    if not instance.type.has_cells:
+    cells = _cells_now(machine, instance)
+    if cells is None:
         return []
-    cells = instance.fields["elems"]
-    assert isinstance(cells, Cells)
-    cells = machine.current(cells)
     return [
         Drawn(machine, instance, spot, there)  # type: ignore[arg-type]
         for spot, there in zip(cells.cells, cells.exists, strict=True)
@@ -250,28 +273,62 @@ def drawn(machine: Machine, instance: Instance) -> list[Drawn]:
 
 def rendered(machine: Machine, instance: Instance) -> ListValue:
     """The elements drawn for an object, as values of the language."""
+    cells = _cells_now(machine, instance)
+    if cells is not None and cells.many is not None:
+        return lists.mapped(
+            machine,
+            cells.many,
+            lambda spot: _element(machine, Drawn(machine, instance, spot, True)),  # type: ignore
+        )
     segments = []
     for item in drawn(machine, instance):
-        fields: dict[str, Value] = {
-            "position": position(machine, item.x, item.y),
-            "color": Scalar("String", item.colour()),
-        }
-        part = single(Instance(ELEMENT, fields, machine.fresh("RenderedElem")))
+        part = single(_element(machine, item))
         mask = None if item.exists is True else item.exists.reshape((1,))
         segments.append(Segment(part.elements, mask, 1))
     return ListValue(tuple(segments))
 
 
-def cell_list(machine: Machine, instance: Instance) -> ListValue:
-    """The field `elems` of an object, as a list."""
+def _element(machine: Machine, item: Drawn) -> Instance:
+    fields: dict[str, Value] = {
+        "position": position(machine, item.x, item.y),
+        "color": Scalar("String", item.colour()),
+    }
+    return Instance(ELEMENT, fields, machine.fresh("RenderedElem"))
+
+
+def _cells_now(machine: Machine, instance: Instance) -> Cells | None:
+    """The cells of an object as they are now; None for what is no object."""
+    if not instance.type.has_cells:
+        return None
     cells = instance.fields["elems"]
     assert isinstance(cells, Cells)
-    cells = machine.current(cells)
-    segments = []
-    for spot, there in zip(cells.cells, cells.exists, strict=True):
-        mask = None if there is True else there.reshape((1,))
-        segments.append(Segment(single(spot).elements, mask, 1))
-    return ListValue(tuple(segments))
+    return machine.current(cells)
+
+
+def cell_list(machine: Machine, instance: Instance) -> ListValue:
+    """The field `elems` of an object, as a list."""
+    cells = _cells_now(machine, instance)
+    assert cells is not None
+    return cells.listed()
+
+
+def any_drawn(
+    machine: Machine, instance: Instance, test: Callable[[Drawn], Number], place: Place
+) -> Number:
+    """Whether a test holds for any cell of an object."""
+    cells = _cells_now(machine, instance)
+    if cells is not None and cells.many is not None:
+
+        def holds(spot: Value) -> Value:
+            return truth(test(Drawn(machine, instance, spot, True)))  # type: ignore[arg-type]
+
+        return lists.any_holds(machine, cells.many, holds, place)
+    found: Number = False
+    for item in drawn(machine, instance):
+        found = either(found, both(item.exists, test(item)))
+        if known(found) and found:
+            return True
+    return found
 
 
 def rotated(machine: Machine, instance: Instance, place: Place) -> Instance:
@@ -288,6 +345,8 @@ def rotated(machine: Machine, instance: Instance, place: Place) -> Instance:
         )
 
     def turned(now: Cells) -> Cells:
+        if now.many is not None:
+            raise ProgramError(f"{place}: an object with a changing number of cells cannot rotate")
         return Cells(tuple(map(turn, now.cells)), now.exists, now.lineage)
 
     for other in _sharing(machine, instance.type):

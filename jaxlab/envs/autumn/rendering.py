@@ -9,18 +9,21 @@ import jax
 import numpy as np
 from jax import lax
 
+from jaxlab.envs.autumn.combining import mask_of
 from jaxlab.envs.autumn.lists import _flattened, alive
 from jaxlab.envs.autumn.loops import for_each
 from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import Drawn, drawn
 from jaxlab.envs.autumn.occupancy import MARGIN, inside, table_index, table_side
-from jaxlab.envs.autumn.scalars import Number, array, both, choose, equal, known, spread
+from jaxlab.envs.autumn.scalars import Number, both, choose, equal, known, spread
 from jaxlab.envs.autumn.values import (
     ELEMENT,
+    Cells,
     Identity,
     Instance,
     ListValue,
     Scalar,
+    Segment,
     Union,
     Value,
     number,
@@ -58,7 +61,7 @@ def layers(machine: Machine, order: list[str]) -> list[Layer]:
 def _painted(machine: Machine, value: Value) -> list[tuple[Any, Any, Any, Any]]:
     """Coordinates, colours and presence of the cells of a value, part by part."""
     if isinstance(value, Instance | Union):
-        rows = _cells(machine, value)
+        rows = _rows(machine, value)
         return [tuple(_column(part, ()) for part in zip(*rows, strict=True))] if rows else []  # type: ignore
     if not isinstance(value, ListValue):
         return []
@@ -78,33 +81,34 @@ def _painted(machine: Machine, value: Value) -> list[tuple[Any, Any, Any, Any]]:
                 _column(part, (segment.size,)) for part in zip(*rows, strict=True)
             )
             if segment.mask is not None:
-                exists = both(
-                    exists,
-                    np.repeat(segment.mask, len(rows))
-                    if isinstance(segment.mask, np.ndarray)
-                    else _repeated(segment.mask, len(rows)),
-                )
+                exists = both(exists, _repeated(segment.mask, len(x) // segment.size))
             parts.append((x, y, colour, exists))
     return parts
 
 
 def _repeated(mask: Any, count: int) -> Any:
+    if isinstance(mask, np.ndarray):
+        return np.repeat(mask, count)
     size = mask.shape[0]
     return lax.reshape(lax.broadcast_in_dim(mask, (size, count), (0,)), (size * count,))
 
 
-Row = tuple[Number, Number, Number, Number]
+#: Coordinates, colour and presence: of a cell, or of `[cells]` at once.
+Row = tuple[Any, Any, Any, Any]
 
 
-def _cells(machine: Machine, value: Value) -> list[Row]:
+def _rows(machine: Machine, value: Value) -> list[Row]:
     if isinstance(value, Union):
         return [
             (x, y, colour, both(exists, equal(value.tag, index)))
             for index, option in enumerate(value.options)
-            for x, y, colour, exists in _cells(machine, option)
+            for x, y, colour, exists in _rows(machine, option)
         ]
     if not isinstance(value, Instance):
         return []
+    cells = value.fields.get("elems")
+    if isinstance(cells, Cells) and cells.many is not None:
+        return [_strip(machine, value, segment) for segment in alive(cells.many)]
     return [_row(item) for item in drawn(machine, value)]
 
 
@@ -112,13 +116,30 @@ def _row(item: Drawn) -> Row:
     return item.x, item.y, item.colour(), item.exists
 
 
+def _strip(machine: Machine, instance: Instance, segment: Segment) -> Row:
+    """Many cells of one object at once."""
+
+    def one(spot: Value) -> Value:
+        return _as_value([_row(Drawn(machine, instance, spot, True))])  # type: ignore[arg-type]
+
+    packed = for_each(machine, segment, one)
+    assert isinstance(packed, Instance)
+    ((x, y, colour, _),) = _unpacked(packed)
+    shape = (segment.size,)
+    return spread(x, shape), spread(y, shape), spread(colour, shape), mask_of(segment)
+
+
 _NOBODY = Identity(frozenset(), None)
 
 
 def _packed(machine: Machine, value: Value) -> Instance:
     """The cells of one element as one value."""
+    return _as_value(_rows(machine, value))
+
+
+def _as_value(rows: list[Row]) -> Instance:
     fields: dict[str, Value] = {}
-    for index, (x, y, colour, exists) in enumerate(_cells(machine, value)):
+    for index, (x, y, colour, exists) in enumerate(rows):
         fields[f"x{index}"], fields[f"y{index}"] = number(x), number(y)
         fields[f"colour{index}"], fields[f"exists{index}"] = number(colour), truth(exists)
     return Instance(ELEMENT, fields, _NOBODY)
@@ -135,14 +156,16 @@ def _unpacked(packed: Instance) -> list[Row]:
     return [tuple(part(f"{name}{index}") for name in names) for index in range(count)]  # type: ignore
 
 
-def _column(parts: tuple[Number, ...], lead: tuple[int, ...]) -> Any:
-    """Numbers `[*lead]` side by side, flat."""
-    if all(isinstance(part, bool | int | np.ndarray) for part in parts):
-        columns = [np.broadcast_to(np.asarray(array(part)), lead) for part in parts]
-        return np.stack(columns, -1).reshape(-1)
-    columns = [lax.expand_dims(spread(part, lead), (len(lead),)) for part in parts]
-    whole = lax.concatenate(columns, len(lead))
-    return lax.reshape(whole, (int(np.prod(whole.shape)),))
+def _column(parts: tuple[Any, ...], lead: tuple[int, ...]) -> Any:
+    """Numbers `[*lead]`, or `[*lead, cells]`, side by side, flat."""
+    columns = []
+    for part in parts:
+        if np.ndim(part) > len(lead):
+            columns.append(part)
+            continue
+        column = spread(part, lead)
+        columns.append(column.reshape((*lead, 1)))
+    return _joined(columns, len(lead)).reshape(-1)
 
 
 def paint(machine: Machine, painted: list[Layer], background: Number) -> tuple[Any, Any]:
@@ -169,7 +192,7 @@ def paint(machine: Machine, painted: list[Layer], background: Number) -> tuple[A
     return choose(blank, spread(background, (size, size)), top), covered
 
 
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: list[Any], axis: int = 0) -> Any:
     if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
-    return lax.concatenate([jax.numpy.asarray(part) for part in parts], 0)
+        return np.concatenate(parts, axis)
+    return lax.concatenate([jax.numpy.asarray(part) for part in parts], axis)

@@ -172,6 +172,9 @@ class Fitting:
         return Identity(structure.origins, number)
 
     def _cells(self, value: Cells, structure: Cells) -> Cells:
+        if structure.many is not None:
+            many = self._list(value.listed(), structure.many)
+            return Cells((), (), self._identity(value.lineage, structure.lineage), many)
         cells, exists = [], []
         for n, (cell, there) in enumerate(zip(structure.cells, structure.exists, strict=True)):
             if n < len(value.cells):

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from jaxlab.envs.autumn import syntax
-from jaxlab.envs.autumn.scalars import Number, plain
+from jaxlab.envs.autumn.scalars import Number, known, plain
 
 
 class Value:
@@ -79,6 +79,13 @@ class _Typed:
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))
+
+
+def _alone(leaf: Any) -> Any:
+    """A leaf, or what its structure says of it, with an axis of one place before its own."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype)
+    return leaf.reshape((1, *np.shape(leaf)))
 
 
 @_pytree(leaves=("number",))
@@ -168,20 +175,35 @@ jax.tree_util.register_pytree_node(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cells(Value):
-    """The cells of an object: `exists` says which are there, `turns` how often it rotated."""
+    """The cells of an object, one by one with `exists` that says which are there.
+
+    Where they are many and not known while tracing they are a list, `many`, instead.
+    `lineage` is the identity of the object's first ancestor, whose cells they are.
+    """
 
     cells: tuple[Value, ...]
     exists: tuple[Number, ...]
     lineage: Identity
+    many: ListValue | None = None
+
+    def listed(self) -> ListValue:
+        """The cells as a list."""
+        if self.many is not None:
+            return self.many
+        segments = []
+        for cell, there in zip(self.cells, self.exists, strict=True):
+            mask = None if there is True else _alone(np.bool_(there) if known(there) else there)
+            segments.append(Segment(map_leaves(_alone, cell), mask, 1))
+        return ListValue(tuple(segments))
 
 
 jax.tree_util.register_pytree_node(
     Cells,
     lambda v: (
-        (v.cells, tuple(Scalar("Bool", e) for e in v.exists), v.lineage),
+        (v.cells, tuple(Scalar("Bool", e) for e in v.exists), v.lineage, v.many),
         None,
     ),
-    lambda _, c: Cells(c[0], tuple(e.number for e in c[1]), c[2]),
+    lambda _, c: Cells(c[0], tuple(e.number for e in c[1]), c[2], c[3]),
 )
 
 
