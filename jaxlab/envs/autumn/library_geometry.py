@@ -99,10 +99,11 @@ def _rect(machine: Machine, place: Place, start: Value, end: Value, *_: Value) -
     (x, y), (x2, y2) = coordinates(start, place), coordinates(end, place)
     names = {"xmin": x, "xmax": x2, "ymin": y, "ymax": y2}
     clobber(machine, place, {name: number(value) for name, value in names.items()})
-    message = f"{place}: a rect wider or higher than {machine.capacity}, the capacity for lists"
+    # A rectangle of a size that is not known has room for the whole grid.
+    widest = machine.grid_size + 1
+    message = f"{place}: a rect of a changing size wider or higher than {widest}"
     xs, ys = (
-        lists.count_up(low, high, machine.capacity, machine, message)
-        for low, high in ((x, x2), (y, y2))
+        lists.count_up(low, high, widest, machine, message) for low, high in ((x, x2), (y, y2))
     )
     if not xs.size or not ys.size:
         return EMPTY

@@ -9,7 +9,7 @@ from jaxlab.envs.autumn.combining import Select
 from jaxlab.envs.autumn.library_objects import _clicked, updated
 from jaxlab.envs.autumn.machine import OBJECT, Machine
 from jaxlab.envs.autumn.objects import coordinates, origin, position, rotated
-from jaxlab.envs.autumn.occupancy import MARGIN, Occupied, inside, look_up, table_index, table_side
+from jaxlab.envs.autumn.occupancy import Occupied, table_side
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import Number, add, both, choose, either, equal, invert
 from jaxlab.envs.autumn.standard_library import (
@@ -189,7 +189,4 @@ def _slide(machine: Machine, x: Number, y: Number) -> Number:
         side = table_side(edge)
         occupied = Occupied(np.zeros((side, side), bool), edge, None)
     machine.facts.liquids = True
-    flat = occupied.liquid_table().reshape(-1)
-    near = inside(x, y, edge, MARGIN)
-    direction = look_up(flat, table_index(x, y, edge), flat.shape[0])
-    return choose(near, direction, 2)
+    return occupied.flow(x, y)

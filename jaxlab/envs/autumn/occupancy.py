@@ -65,7 +65,7 @@ class Occupied:
         self.table = table
         self.grid_size = grid_size
         self.far = far
-        self._liquid: Any = None
+        self._holes: Any = None
 
     def covers(self, machine: Machine, x: Number, y: Number, *, on_grid: bool = False) -> Number:
         """Whether something is drawn at a place; `on_grid` where it cannot lie outside."""
@@ -101,17 +101,47 @@ class Occupied:
 
         return where_needed(array(needed), search, nothing, xs, ys, beyond, array(x), array(y))
 
-    def liquid_table(self) -> Any:
-        """Where a liquid at a place flows that cannot fall: -1, 0, 1, or 2 for nowhere, int32.
+    def flow(self, x: Number, y: Number) -> Number:
+        """Where a liquid flows that cannot fall: -1, 0, 1, or 2 for nowhere.
 
-        `[side, side]` as the table: the direction to the nearest hole in the row below, one
-        whose upper neighbour is free too; the hole to the right where two are as near.
+        It is the direction to the nearest hole in the row below, one whose upper neighbour is
+        free too; to the right where two are as near.
         """
-        return _directions(self.table, self.grid_size) if self._liquid is None else self._liquid
+        side = table_side(self.grid_size)
+        near = inside(x, y, self.grid_size, MARGIN)
+        holes = self._holes_now()
+        if side > 32:
+            index = table_index(x, y, self.grid_size)
+            return choose(near, look_up(holes.reshape(-1), index, side * side), 2)
+        row = look_up(holes, add(y, MARGIN), side)
+        column = spread(add(x, MARGIN), ())
+        column = lax.clamp(np.int32(0), column, np.int32(side - 1))
+        column = lax.convert_element_type(column, np.uint32)
+        here_and_right = lax.shift_right_logical(row, column)
+        here_and_left = lax.shift_left(row, lax.sub(np.uint32(31), column))
+        lower = lax.sub(here_and_right, np.uint32(1))
+        to_right = lax.population_count(lax.bitwise_and(lax.bitwise_not(here_and_right), lower))
+        to_left = lax.clz(here_and_left)
+        direction = choose(lax.le(to_right, to_left), 1, -1)
+        direction = choose(lax.eq(to_right, np.uint32(0)), 0, direction)
+        nowhere = lax.ge(lax.min(to_right, to_left), np.uint32(32))
+        return choose(near, choose(nowhere, 2, direction), 2)
 
     def prepare_liquids(self) -> None:
-        """Compute the table of directions here, outside of any loop that asks for it."""
-        self._liquid = _directions(self.table, self.grid_size)
+        """Find the holes here, outside of any loop that asks for them."""
+        self._holes = self._holes_now()
+
+    def _holes_now(self) -> Any:
+        """For each row the columns with holes as bits, or directions where bits do not do."""
+        if self._holes is not None:
+            return self._holes
+        hole = _holes(self.table, self.grid_size)
+        side = table_side(self.grid_size)
+        if side > 32:
+            return _directions(hole, side)
+        bits = np.left_shift(np.uint32(1), np.arange(side, dtype=np.uint32))
+        words = choose(hole, np.broadcast_to(bits, (side, side)), np.zeros((side, side), np.uint32))
+        return lax.reduce_sum(words, (1,))
 
 
 def look_up(flat: Any, index: Number, size: int) -> Number:
@@ -122,16 +152,21 @@ def look_up(flat: Any, index: Number, size: int) -> Number:
     return lax.dynamic_index_in_dim(jax.numpy.asarray(flat), index, keepdims=False)
 
 
-def _directions(table: Any, grid_size: int) -> Any:
+def _holes(table: Any, grid_size: int) -> Any:
+    """The places of the grid that are free above a free place, bool as the table."""
     side = table_side(grid_size)
     free = lax.bitwise_not(jax.numpy.asarray(table))
-    rows = np.arange(side) - MARGIN
-    # A hole lies on the grid and in a row other than the one below the last.
-    columns = (rows >= 0) & (rows < grid_size)
+    columns = np.arange(side) - MARGIN
+    on_grid = (columns >= 0) & (columns < grid_size)
+    # The row below the last of the grid does not count.
     below = np.arange(side) + 1 - MARGIN != grid_size
     shifted = lax.concatenate([free[1:], np.ones((1, side), bool)], 0)
-    allowed = np.broadcast_to(columns[None, :] & below[:, None], (side, side))
-    hole = lax.bitwise_and(lax.bitwise_and(free, shifted), allowed)
+    allowed = np.broadcast_to(on_grid[None, :] & below[:, None], (side, side))
+    return lax.bitwise_and(lax.bitwise_and(free, shifted), allowed)
+
+
+def _directions(hole: Any, side: int) -> Any:
+    """The direction to the nearest hole of the row: -1, 0, 1, or 2 where it has none."""
     far = np.int32(4 * side)
     places = np.broadcast_to(np.arange(side, dtype=np.int32), (side, side))
     left = choose(hole, places, np.full((side, side), -far, np.int32))

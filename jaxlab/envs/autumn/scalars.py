@@ -7,6 +7,7 @@ so constant parts of a program cost nothing in the compiled one. Integers are C 
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import jax
@@ -63,14 +64,48 @@ def spread(value: Number, shape: tuple[int, ...]) -> Any:
     return lax.broadcast_in_dim(value, shape, tuple(range(np.ndim(value))))
 
 
+#: Arrays that are another array and a constant, by their `id`: themselves, the other one, and
+#: the constant. So `x + 1` and `x + 3` are known to differ, by 2, though `x` is not known.
+_SHIFTED: dict[int, tuple[weakref.ref[Any], Any, int]] = {}
+
+
+def _base(value: Any) -> tuple[Any, int]:
+    entry = _SHIFTED.get(id(value))
+    return (value, 0) if entry is None or entry[0]() is not value else entry[1:]
+
+
+def _shift(value: Any, by: int) -> Any:
+    base, offset = _base(value)
+    offset = wrapped(offset + by)
+    if offset == 0 and np.shape(base) == np.shape(value):
+        return base
+    result = lax.add(*_arrays(value, by))
+    key = id(result)
+    reference = weakref.ref(result, lambda _: _SHIFTED.pop(key, None))
+    _SHIFTED[key] = (reference, base, offset)
+    return result
+
+
+def difference(left: Number, right: Number) -> int | None:
+    """What the left number is more than the right one, where that is known."""
+    if known(left) and known(right):
+        return wrapped(left - right)
+    if known(left) or known(right):
+        return None
+    (base, offset), (other, other_offset) = _base(left), _base(right)
+    return wrapped(offset - other_offset) if base is other else None
+
+
 def add(left: Number, right: Number) -> Number:
     """Sum."""
     if known(left) and known(right):
         return wrapped(left + right)
-    if known(right) and right == 0:
-        return left
-    if known(left) and left == 0:
-        return right
+    for one, other in ((left, right), (right, left)):
+        if known(other):
+            if other == 0:
+                return one
+            if is_traced(one):
+                return _shift(one, int(other))
     return lax.add(*_arrays(left, right))
 
 
@@ -78,8 +113,11 @@ def subtract(left: Number, right: Number) -> Number:
     """Difference."""
     if known(left) and known(right):
         return wrapped(left - right)
-    if known(right) and right == 0:
-        return left
+    if known(right):
+        return add(left, wrapped(-right))
+    known_difference = difference(left, right)
+    if known_difference is not None and np.ndim(left) == np.ndim(right) == 0:
+        return known_difference
     return lax.sub(*_arrays(left, right))
 
 
@@ -122,6 +160,9 @@ def equal(left: Number, right: Number) -> Number:
         return True
     if known(left) and known(right):
         return left == right
+    known_difference = difference(left, right)
+    if known_difference is not None:
+        return known_difference == 0
     return lax.eq(*_arrays(left, right))
 
 
