@@ -8,10 +8,8 @@ appears; what then never changes is a constant of the compiled functions.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import sys
-import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -23,39 +21,26 @@ from jax import lax
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import rendering, syntax
 from jaxlab.envs.autumn.checker import require_sound
-from jaxlab.envs.autumn.evaluation import call, check_type, evaluate
-from jaxlab.envs.autumn.machine import IDENTITIES, Binding, Facts, Failure, Machine, Names, aged
+from jaxlab.envs.autumn.facts import Facts, Names
+from jaxlab.envs.autumn.layouts import (
+    Layout,
+    changing,
+    filled,
+    first_layout,
+    same_layout,
+    wider_layout,
+)
+from jaxlab.envs.autumn.machine import IDENTITIES, Machine
 from jaxlab.envs.autumn.occupancy import Occupied, table_side
 from jaxlab.envs.autumn.palette import COLOURS
 from jaxlab.envs.autumn.randomness import KeyRandom, ReferenceRandom
 from jaxlab.envs.autumn.reader import Place
-from jaxlab.envs.autumn.scalars import Number, array, both, choose, equal, invert, known
+from jaxlab.envs.autumn.scalars import Number, array, choose, equal, invert, known
+from jaxlab.envs.autumn.scopes import Binding
 from jaxlab.envs.autumn.standard_library import library
-from jaxlab.envs.autumn.structures import (
-    Fitting,
-    Join,
-    canonical,
-    empty,
-    equal_structures,
-    varying,
-)
-from jaxlab.envs.autumn.values import (
-    CELL,
-    ELEMENT,
-    NOTHING,
-    POSITION,
-    Cells,
-    Function,
-    Instance,
-    Method,
-    Native,
-    ObjectClass,
-    Scalar,
-    Value,
-)
-
-#: Kinds of action, by their number in an action `[kind, x, y]`.
-ACTIONS = ("noop", "left", "right", "up", "down", "click")
+from jaxlab.envs.autumn.stepping import advance, begin, declared, state_variables
+from jaxlab.envs.autumn.structures import Fitting, empty
+from jaxlab.envs.autumn.values import Instance, Scalar
 
 #: Traces after which the state of a program must have settled.
 MOST_TRACES = 12
@@ -116,17 +101,6 @@ class ProgramState:
     covered: jax.Array
 
 
-@dataclasses.dataclass
-class _Layout:
-    """What the state of a program holds: structures of values, and which may be undefined."""
-
-    values: dict[str, Value]
-    present: dict[str, Any]
-    order: tuple[str, ...]
-    classes: dict[str, ObjectClass]
-    types: dict[str, syntax.Type]
-
-
 @struct.dataclass
 class PaintedCells:
     """The cells of a state in the order of painting, those off the grid among them.
@@ -184,7 +158,7 @@ class CompiledProgram:
         self.random = random
         self.names = Names(list(COLOURS), [""]) if names is None else names
         self.facts = Facts(self.names)
-        self._states = _state_variables(program, next_order)
+        self._states = state_variables(program, next_order)
         self._clauses = [s for s in program.statements if isinstance(s, syntax.OnStatement)]
         self._condition = None if condition is None else syntax.parse_expression(condition)
         self._given_capacity = capacity
@@ -210,8 +184,8 @@ class CompiledProgram:
     @property
     def variables(self) -> tuple[str, ...]:
         """Variables in the order of painting."""
-        declared = [name for name, *_ in _declared(self.program)]
-        return tuple(dict.fromkeys((*declared, *self._layout.order)))
+        states = [name for name, *_ in declared(self.program)]
+        return tuple(dict.fromkeys((*states, *self._layout.order)))
 
     # Functions of a compiled program.
 
@@ -221,7 +195,7 @@ class CompiledProgram:
         machine = self._machine(key)
         if self.random == "reference":
             machine.random_state = jax.numpy.asarray(key).astype(np.uint32)
-        self._begin(machine)
+        begin(machine, self.program, self._states)
         values, present, overflow = self._fitted(machine)
         if not (known(overflow) and not overflow):
             machine.fail_where(overflow, OVERFLOW)
@@ -277,95 +251,8 @@ class CompiledProgram:
         random = ReferenceRandom() if self.random == "reference" else KeyRandom(key)
         return Machine(self.facts, library(self.facts), random, self.capacity)
 
-    def _begin(self, machine: Machine) -> None:
-        """Run the statements, then the first values of the state variables."""
-        machine.classes = {"Position": POSITION, "Cell": CELL, "RenderedElem": ELEMENT}
-        try:
-            for statement in self.program.statements:
-                _execute(machine, statement)
-            for name, initial, _ in self._states:
-                value = evaluate(machine, initial)
-                if value is NOTHING:
-                    raise Failure(f"{initial.place}: no first value for '{name}'")
-                machine.define(machine.globals, name, value)
-        except Failure as failure:
-            raise ProgramError(f"the program fails at its start: {failure}") from None
-        self._turn(machine)
-        _ = machine.grid_size
-
-    def _advance(self, machine: Machine, action: jax.Array) -> Number:
-        """One step: the clauses in their order, then the next-expressions."""
-        kinds = {name: lax.eq(action[0], np.int32(n)) for n, name in enumerate(ACTIONS)}
-        machine.inputs = types.SimpleNamespace(
-            clicked=kinds["click"],
-            x=action[1],
-            y=action[2],
-            click=None,
-            **{name: kinds[name] for name in ("left", "right", "up", "down")},
-        )
-        triggered: Number = False
-        try:
-            if self._condition is not None:
-                value = evaluate(machine, self._condition)
-                triggered = machine.truthy(value, self._condition.place)
-            for clause in self._clauses:
-                machine.only_if(
-                    self._holds(machine, clause), lambda c=clause: evaluate(machine, c.body)
-                )
-            for name, _, following in self._states:
-                self._next(machine, name, following)
-        except Failure as failure:
-            machine.frame = machine.globals
-            code = self.facts.message(str(failure))
-            machine.error = choose(equal(machine.error, 0), code, machine.error)
-        self._turn(machine)
-        return triggered
-
-    def _holds(self, machine: Machine, clause: syntax.OnStatement) -> Number:
-        place = clause.condition.place
-
-        def boolean(value: Value) -> Value:
-            if isinstance(value, Function | Native | Method):
-                value = call(machine, value, [], place)
-            if not isinstance(value, Scalar) or value.kind != "Bool":
-                raise Failure(f"{place}: the condition of an on clause is no truth value")
-            return value
-
-        result = machine.over(evaluate(machine, clause.condition), boolean)
-        assert isinstance(result, Scalar)
-        return result.number
-
-    def _next(self, machine: Machine, name: str, following: syntax.Expression) -> None:
-        binding = machine.globals.bindings.get(name)
-        if binding is None:
-            return
-        runs = both(invert(machine.updated.get(name, False)), binding.present)
-
-        def assign() -> Value:
-            value = evaluate(machine, following)
-            if value is NOTHING:
-                raise Failure(f"{following.place}: no next value for '{name}'")
-            return machine.assign(name, value, following.place, declared=False)
-
-        if not (known(runs) and not runs):
-            machine.only_if(runs, assign)
-
-    def _turn(self, machine: Machine) -> None:
-        """Leave the rotations of this step in the objects."""
-        if not machine.turned:
-            return
-
-        def turned(value: Value) -> Value:
-            if isinstance(value, Instance) and isinstance(value.fields.get("elems"), Cells):
-                cells = machine.current(value.fields["elems"])  # type: ignore[arg-type]
-                return Instance(value.type, {**value.fields, "elems": cells}, value.identity)
-            return value
-
-        machine.globals.bindings = {
-            name: Binding(turned(binding.value), binding.present)
-            for name, binding in machine.globals.bindings.items()
-        }
-        machine.turned = {}
+    def _advance(self, machine: Machine, action: Any) -> Number:
+        return advance(machine, self._clauses, self._states, self._condition, action)
 
     def _resumed(self, key: Any, state: ProgramState) -> Machine:
         """A machine with the variables of a state."""
@@ -376,7 +263,7 @@ class CompiledProgram:
         machine.globals.types = dict(layout.types)
         machine.globals.bindings = {
             name: Binding(
-                _filled(structure, state.values[name]),
+                filled(structure, state.values[name]),
                 state.present.get(name, layout.present[name]),
             )
             for name, structure in layout.values.items()
@@ -411,7 +298,7 @@ class CompiledProgram:
                 binding = Binding(empty(structure), False)
             there = known(binding.present) and not binding.present
             value = empty(structure) if there else fitting.value(binding.value, structure)
-            values[name] = _changing(structure, value)
+            values[name] = changing(structure, value)
             if isinstance(self._layout.present[name], jax.ShapeDtypeStruct):
                 present[name] = jax.numpy.asarray(array(binding.present))
         return values, present, fitting.overflow
@@ -465,7 +352,7 @@ class CompiledProgram:
                 wider = self._wider_layout()
                 if self.facts.needs() != needs:
                     break
-                if _same_layout(self._layout, wider):
+                if same_layout(self._layout, wider):
                     return
                 self._layout = wider
             else:
@@ -475,69 +362,48 @@ class CompiledProgram:
                 )
         raise ProgramError("the program needs ever more of its past; it cannot be compiled")
 
-    def _first_layout(self) -> _Layout:
-        found: list[_Layout] = []
+    def _first_layout(self) -> Layout:
+        found: list[Layout] = []
 
         def trace(key: Any) -> None:
             machine = self._machine(key)
             if self.random == "reference":
                 machine.random_state = key
-            self._begin(machine)
-            size = machine.grid_size
-            self.grid_size = size
-            background = machine.lookup("background", Place(0, 0))
-            if not isinstance(background, Scalar) or background.kind != "String":
-                raise ProgramError("background must be the name of a colour")
-            shade = background.number
-            self.background = self.palette[shade] if known(shade) else "black"
-            rate = machine.lookup("FRAME_RATE", Place(0, 0))
-            is_known = isinstance(rate, Scalar) and rate.kind == "Number" and known(rate.number)
-            self.frame_rate = max(rate.number, 1) if is_known else 8
-            self.capacity = self._given_capacity or min(size * size, 256)
-            bindings = machine.globals.bindings
-            found.append(
-                _Layout(
-                    {n: varying(canonical(b.value, self.capacity)) for n, b in bindings.items()},
-                    {n: b.present if known(b.present) else _FLAG for n, b in bindings.items()},
-                    machine.order,
-                    machine.classes,
-                    machine.globals.types,
-                )
-            )
+            begin(machine, self.program, self._states)
+            self._constants(machine)
+            machine.capacity = self.capacity
+            found.append(first_layout(machine))
 
         jax.eval_shape(trace, self._abstract_key())
         return found[0]
+
+    def _constants(self, machine: Machine) -> None:
+        """What of a program is known from its start."""
+        size = machine.grid_size
+        self.grid_size = size
+        self.capacity = self._given_capacity or min(size * size, 256)
+        background = machine.lookup("background", Place(0, 0))
+        if not isinstance(background, Scalar) or background.kind != "String":
+            raise ProgramError("background must be the name of a colour")
+        shade = background.number
+        self.background = self.palette[shade] if known(shade) else "black"
+        rate = machine.lookup("FRAME_RATE", Place(0, 0))
+        is_known = isinstance(rate, Scalar) and rate.kind == "Number" and known(rate.number)
+        self.frame_rate = max(rate.number, 1) if is_known else 8  # type: ignore[attr-defined]
 
     def _abstract_key(self) -> Any:
         if self.random == "reference":
             return jax.ShapeDtypeStruct((), np.uint32)
         return jax.eval_shape(lambda: jax.random.key(0))
 
-    def _wider_layout(self) -> _Layout:
+    def _wider_layout(self) -> Layout:
         """The layout with room for what a step makes of it."""
-        layout, found = self._layout, []
-        join = Join(self.capacity)
+        found: list[Layout] = []
 
         def trace(key: Any, state: ProgramState, action: Any) -> None:
             machine = self._resumed(key, state)
             self._advance(machine, action)
-            values, present = dict(layout.values), dict(layout.present)
-            for name, binding in machine.globals.bindings.items():
-                if known(binding.present) and not binding.present:
-                    if name in present:
-                        present[name] = join.number(present[name], False)
-                    continue
-                new = varying(aged(binding.value))
-                if name not in values:
-                    values[name] = varying(canonical(new, self.capacity))
-                    present[name] = _FLAG
-                    continue
-                if present[name] is False:
-                    values[name] = varying(canonical(new, self.capacity))
-                else:
-                    values[name] = varying(join.value(values[name], new))
-                present[name] = join.number(present[name], _or_flag(binding.present))
-            found.append(_Layout(values, present, machine.order, machine.classes, layout.types))
+            found.append(wider_layout(self._layout, machine))
 
         jax.eval_shape(
             trace,
@@ -552,7 +418,7 @@ class CompiledProgram:
         flag, word = jax.ShapeDtypeStruct((), np.bool_), jax.ShapeDtypeStruct((), np.int32)
         side = table_side(self.grid_size)
         return ProgramState(
-            values={n: _changing(s, s) for n, s in layout.values.items()},
+            values={n: changing(s, s) for n, s in layout.values.items()},
             present={n: flag for n, p in layout.present.items() if not known(p)},
             random=jax.ShapeDtypeStruct((), np.uint32),
             error=word,
@@ -561,13 +427,6 @@ class CompiledProgram:
             frame=jax.ShapeDtypeStruct((self.grid_size,) * 2, np.int32),
             covered=jax.ShapeDtypeStruct((side, side), np.bool_),
         )
-
-
-_FLAG = jax.ShapeDtypeStruct((), np.bool_)
-
-
-def _or_flag(present: Number) -> Any:
-    return present if known(present) else _FLAG
 
 
 def _all_cells(painted: list[rendering.Layer]) -> tuple[Any, Any, Any]:
@@ -579,81 +438,3 @@ def _all_cells(painted: list[rendering.Layer]) -> tuple[Any, Any, Any]:
         for name in ("x", "y", "exists")
     )
     return x, y, exists
-
-
-def _same_layout(left: _Layout, right: _Layout) -> bool:
-    if left.values.keys() != right.values.keys() or left.order != right.order:
-        return False
-    for name, value in left.values.items():
-        one, other = left.present[name], right.present[name]
-        if known(one) != known(other) or (known(one) and one != other):
-            return False
-        if not equal_structures(value, right.values[name]):
-            return False
-    return True
-
-
-def _changing(structure: Value, value: Value) -> tuple[Any, ...]:
-    """The leaves of a value that its structure says may change."""
-    marks, leaves = jax.tree.leaves(structure), jax.tree.leaves(value)
-    return tuple(
-        leaf
-        for mark, leaf in zip(marks, leaves, strict=True)
-        if isinstance(mark, jax.ShapeDtypeStruct)
-    )
-
-
-def _filled(structure: Value, leaves: tuple[Any, ...]) -> Value:
-    """The value of a structure with these leaves where it may change."""
-    marks, tree = jax.tree.flatten(structure)
-    given = iter(leaves)
-    return jax.tree.unflatten(
-        tree,
-        [next(given) if isinstance(mark, jax.ShapeDtypeStruct) else mark for mark in marks],
-    )
-
-
-def _declared(program: syntax.Program) -> list[tuple[str, syntax.Expression, syntax.Expression]]:
-    """State variables in the order of their declaration."""
-    return [
-        (s.name, s.value.initial, s.value.following)
-        for s in program.statements
-        if isinstance(s, syntax.Assign) and isinstance(s.value, syntax.InitNext)
-    ]
-
-
-def _state_variables(
-    program: syntax.Program, order: Sequence[str] | None
-) -> list[tuple[str, syntax.Expression, syntax.Expression]]:
-    declared = _declared(program)
-    if order is None:
-        return declared
-    names = [name for name, *_ in declared]
-    if sorted(order) != sorted(names):
-        raise ProgramError(
-            f"next_order: expected the state variables {', '.join(names)}, each once, "
-            f"got {', '.join(order)}"
-        )
-    return sorted(declared, key=lambda state: list(order).index(state[0]))
-
-
-def _execute(machine: Machine, statement: syntax.Statement) -> None:
-    """A statement at the start of a program."""
-    if isinstance(statement, syntax.OnStatement):
-        return
-    if isinstance(statement, syntax.ObjectStatement):
-        for field in statement.fields:
-            check_type(machine, field.type, field.place)
-        machine.classes[statement.name] = _class_of(statement)
-        return
-    if isinstance(statement, syntax.Assign) and isinstance(statement.value, syntax.InitNext):
-        return
-    evaluate(machine, statement)
-
-
-@functools.lru_cache(maxsize=4096)
-def _class_of(statement: syntax.ObjectStatement) -> ObjectClass:
-    """The class that a statement describes: one object, however often it is executed."""
-    names = (*(field.name for field in statement.fields), "origin")
-    kinds = (*(field.type for field in statement.fields), syntax.Type("Position"))
-    return ObjectClass(statement.name, names, kinds, statement.cells)

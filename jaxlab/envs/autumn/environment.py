@@ -15,8 +15,9 @@ from jaxlab.core.environment import Env, TimeStep, select
 from jaxlab.core.errors import ConfigError, ProgramError
 from jaxlab.core.spaces import Box, Discrete
 from jaxlab.envs.autumn import syntax
-from jaxlab.envs.autumn.compiler import ACTIONS, CompiledProgram, ProgramState
+from jaxlab.envs.autumn.compiler import CompiledProgram, ProgramState
 from jaxlab.envs.autumn.pictures import picture
+from jaxlab.envs.autumn.stepping import ACTIONS
 
 #: Actions by index; those from `len(SIMPLE)` on are clicks, row by row.
 SIMPLE = ("noop", "left", "right", "up", "down", "reset")

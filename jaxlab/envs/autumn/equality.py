@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from jaxlab.envs.autumn.combining import fused, length, mask_of
-from jaxlab.envs.autumn.machine import CELLS, Machine
+from jaxlab.envs.autumn.kinds import CELLS
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.scalars import Number, any_of, both, choose, either, equal, invert, known
 from jaxlab.envs.autumn.values import (
     Cells,

@@ -9,7 +9,7 @@ from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import objects, syntax
 from jaxlab.envs.autumn.equality import equal_values
 from jaxlab.envs.autumn.lists import list_of
-from jaxlab.envs.autumn.machine import Binding, Failure, Frame, Machine
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import (
     add,
@@ -25,6 +25,7 @@ from jaxlab.envs.autumn.scalars import (
     remainder,
     subtract,
 )
+from jaxlab.envs.autumn.scopes import Binding, Failure, Frame
 from jaxlab.envs.autumn.values import (
     CELL,
     NOTHING,

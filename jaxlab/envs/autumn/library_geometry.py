@@ -12,7 +12,7 @@ from jaxlab.envs.autumn.equality import equal_values
 from jaxlab.envs.autumn.library_lists import absolute, sign
 from jaxlab.envs.autumn.library_objects import all_objects
 from jaxlab.envs.autumn.loops import for_each
-from jaxlab.envs.autumn.machine import Failure, Machine
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import coordinates, origin, position
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import (
@@ -26,6 +26,7 @@ from jaxlab.envs.autumn.scalars import (
     multiply,
     subtract,
 )
+from jaxlab.envs.autumn.scopes import Failure
 from jaxlab.envs.autumn.standard_library import ANY, alias, as_list, as_number, clobber, native
 from jaxlab.envs.autumn.values import (
     EMPTY,

@@ -13,7 +13,7 @@ from jaxlab.envs.autumn.combining import length
 from jaxlab.envs.autumn.equality import equal_values
 from jaxlab.envs.autumn.evaluation import call
 from jaxlab.envs.autumn.loops import fold
-from jaxlab.envs.autumn.machine import Failure, Machine
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import position
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import (
@@ -27,6 +27,7 @@ from jaxlab.envs.autumn.scalars import (
     less,
     multiply,
 )
+from jaxlab.envs.autumn.scopes import Failure
 from jaxlab.envs.autumn.standard_library import (
     ANY,
     alias,

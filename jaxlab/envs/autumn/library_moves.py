@@ -6,8 +6,9 @@ import numpy as np
 
 from jaxlab.envs.autumn import collisions, lists
 from jaxlab.envs.autumn.combining import Select
+from jaxlab.envs.autumn.kinds import OBJECT
 from jaxlab.envs.autumn.library_objects import _clicked, updated
-from jaxlab.envs.autumn.machine import OBJECT, Machine
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import coordinates, origin, position, rotated
 from jaxlab.envs.autumn.occupancy import Occupied, table_side
 from jaxlab.envs.autumn.reader import Place

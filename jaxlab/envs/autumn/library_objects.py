@@ -8,10 +8,12 @@ from jaxlab.envs.autumn import collisions, lists
 from jaxlab.envs.autumn.combining import masked, single
 from jaxlab.envs.autumn.equality import same_identity
 from jaxlab.envs.autumn.evaluation import call
-from jaxlab.envs.autumn.machine import ROUNDS, Binding, Failure, Machine, type_name
+from jaxlab.envs.autumn.kinds import type_name
+from jaxlab.envs.autumn.machine import ROUNDS, Machine
 from jaxlab.envs.autumn.objects import as_cells, coordinates, kind_of, position, rendered, rotated
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import Number, add, both, either, equal, invert, known
+from jaxlab.envs.autumn.scopes import Binding, Failure
 from jaxlab.envs.autumn.standard_library import (
     ANY,
     as_function,

@@ -11,7 +11,7 @@ from jax import lax
 
 from jaxlab.envs.autumn.combining import Select, fused, length, mask_of, masked, single
 from jaxlab.envs.autumn.loops import for_each
-from jaxlab.envs.autumn.machine import Failure, Machine
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import (
     Number,
@@ -27,6 +27,7 @@ from jaxlab.envs.autumn.scalars import (
     plain,
     spread,
 )
+from jaxlab.envs.autumn.scopes import Failure
 from jaxlab.envs.autumn.values import (
     EMPTY,
     ListValue,

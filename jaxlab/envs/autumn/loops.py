@@ -17,7 +17,7 @@ from jax import lax
 
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn.combining import fused, mask_of, single
-from jaxlab.envs.autumn.machine import Binding, Failure, Machine, Snapshot
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.randomness import KeyRandom, LaneRandom, NoLaneRandom, OrderMatters
 from jaxlab.envs.autumn.scalars import (
     Number,
@@ -31,6 +31,7 @@ from jaxlab.envs.autumn.scalars import (
     multiply,
     plain,
 )
+from jaxlab.envs.autumn.scopes import Binding, Failure, Snapshot
 from jaxlab.envs.autumn.structures import Fitting, Join, equal_structures, varying
 from jaxlab.envs.autumn.values import (
     ELEMENT,

@@ -8,27 +8,23 @@ scopes of its caller.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn.combining import Select, length
+from jaxlab.envs.autumn.facts import Facts
+from jaxlab.envs.autumn.kinds import relabelled_identities, type_name, type_of
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import Number, add, both, choose, either, equal, invert, known, less
-from jaxlab.envs.autumn.syntax import Type
+from jaxlab.envs.autumn.scopes import Binding, Failure, Frame, Snapshot, merged
 from jaxlab.envs.autumn.values import (
     NOTHING,
     Cells,
     Constructor,
-    Function,
     Identity,
     Instance,
     ListValue,
-    Method,
-    Native,
     ObjectClass,
     Scalar,
     Union,
@@ -37,90 +33,10 @@ from jaxlab.envs.autumn.values import (
 
 #: Deepest nesting of calls; a program that goes deeper calls itself without end.
 MOST_CALLS = 50
-#: Kinds of identity apart from the language's own classes.
-OBJECT, CELLS = "object", "cells"
 #: Rounds of a loop, and places in a program, that may each make an instance in a step.
 ROUNDS = 512
 #: Identities that a step may give out; those of the next step begin behind them.
 IDENTITIES = ROUNDS * ROUNDS
-
-
-class Failure(Exception):
-    """The program fails here whenever it comes here."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Binding:
-    """A value under a name, there where `present` holds."""
-
-    value: Value
-    present: Number = True
-
-
-class Frame:
-    """A scope: `bindings` is replaced, never changed, so that a copy costs nothing."""
-
-    __slots__ = ("bindings", "is_instance", "parent", "types")
-
-    def __init__(
-        self,
-        bindings: dict[str, Binding],
-        parent: Frame | None,
-        *,
-        is_instance: bool = False,
-    ):
-        self.bindings = bindings
-        self.parent = parent
-        self.types: dict[str, Type] = {}
-        self.is_instance = is_instance
-
-
-@dataclasses.dataclass
-class Names:
-    """Strings and messages by the numbers that stand for them in compiled programs."""
-
-    strings: list[str]
-    messages: list[str]
-
-
-@dataclasses.dataclass
-class Facts:
-    """What is found out while tracing and needed from the start: one more trace then follows."""
-
-    names: Names
-    identified: frozenset[str] = frozenset()
-    far_cells: bool = False
-    liquids: bool = False
-
-    def needs(self) -> tuple[Any, ...]:
-        """What is needed."""
-        return (self.identified, self.far_cells, self.liquids)
-
-    def string(self, text: str) -> int:
-        """The index of a string."""
-        if text not in self.names.strings:
-            self.names.strings.append(text)
-        return self.names.strings.index(text)
-
-    def message(self, text: str) -> int:
-        """The code of an error, from 1."""
-        if text not in self.names.messages:
-            self.names.messages.append(text)
-        return self.names.messages.index(text)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Snapshot:
-    """All that a branch may change."""
-
-    frame: Frame
-    scopes: tuple[tuple[Frame, dict[str, Binding], dict[str, Type]], ...]
-    updated: dict[str, Number]
-    order: tuple[str, ...]
-    turned: dict[Cells, Cells]
-    previous: dict[str, Binding] | None
-    error: Number
-    random_state: Any
 
 
 class Machine:
@@ -250,7 +166,7 @@ class Machine:
         self.frame = left.frame
         for (frame, lefts, types), (_, rights, _) in zip(left.scopes, right.scopes, strict=True):
             frame.types = types
-            frame.bindings = lefts if lefts is rights else _merged(select, lefts, rights)
+            frame.bindings = lefts if lefts is rights else merged(select, lefts, rights)
         if left.updated is not right.updated:
             names = {**left.updated, **right.updated}
             self.updated = {
@@ -262,7 +178,7 @@ class Machine:
         self.order = left.order + tuple(n for n in right.order if n not in left.order)
         self.previous = left.previous
         if left.previous is not right.previous:
-            self.previous = _merged(select, left.previous or {}, right.previous or {})
+            self.previous = merged(select, left.previous or {}, right.previous or {})
         if left.turned is not right.turned:
             self.turned = {
                 cells: select.value(left.turned.get(cells, cells), right.turned.get(cells, cells))
@@ -497,68 +413,5 @@ class Machine:
             )
 
 
-def _merged(
-    select: Select, lefts: dict[str, Binding], rights: dict[str, Binding]
-) -> dict[str, Binding]:
-    result = {}
-    for name in {**lefts, **rights}:
-        left, right = lefts.get(name), rights.get(name)
-        if left is right:
-            result[name] = left
-            continue
-        if left is None:
-            left = Binding(right.value, False)  # type: ignore[union-attr]
-        if right is None:
-            right = Binding(left.value, False)
-        absent_left = known(left.present) and not left.present
-        absent_right = known(right.present) and not right.present
-        if absent_left or absent_right:
-            value = right.value if absent_left else left.value
-        else:
-            value = select.value(left.value, right.value)
-        result[name] = Binding(value, choose(select.condition, left.present, right.present))
-    return result  # type: ignore[return-value]
-
-
-def relabelled_identities(function: Callable[[Any], Any], value: Value) -> Value:
-    """A value with a function applied to the identities in it."""
-    return jax.tree.map(
-        lambda part: function(part) if isinstance(part, Identity) else part,
-        value,
-        is_leaf=lambda part: isinstance(part, Identity),
-    )
-
-
-def aged(value: Value) -> Value:
-    """A value as the next step finds it: what was made now was made in some earlier step."""
-
-    def age(identity: Identity) -> Identity:
-        if "now" not in identity.origins:
-            return identity
-        return Identity(identity.origins - {"now"} | {"later"}, identity.number)
-
-    return relabelled_identities(age, value)
-
-
 def _options(value: Value) -> tuple[Number, tuple[Value, ...]]:
     return (value.tag, value.options) if isinstance(value, Union) else (0, (value,))
-
-
-def type_of(declared: Type) -> str:
-    """The name under which values have a declared type."""
-    return "Number" if declared.name == "Int" else declared.name
-
-
-def type_name(value: Value) -> str | None:
-    """The name of a value's type, None where it is not known while tracing."""
-    if isinstance(value, Scalar):
-        return value.kind
-    if isinstance(value, Instance):
-        return value.type.name
-    if isinstance(value, ListValue):
-        return "List"
-    if isinstance(value, Function | Native | Method):
-        return "Function"
-    if isinstance(value, Constructor):
-        return value.type.name
-    return None if isinstance(value, Union) else "nothing"

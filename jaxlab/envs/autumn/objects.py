@@ -15,18 +15,11 @@ from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn import lists, syntax
 from jaxlab.envs.autumn.combining import Select, single
 from jaxlab.envs.autumn.equality import same_identity
-from jaxlab.envs.autumn.machine import (
-    CELLS,
-    OBJECT,
-    Binding,
-    Failure,
-    Frame,
-    Machine,
-    type_name,
-    type_of,
-)
+from jaxlab.envs.autumn.kinds import CELLS, OBJECT, type_name, type_of
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import Number, add, both, either, is_traced, known, negate
+from jaxlab.envs.autumn.scopes import Binding, Failure, Frame
 from jaxlab.envs.autumn.values import (
     CELL,
     ELEMENT,

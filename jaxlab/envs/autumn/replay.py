@@ -17,7 +17,8 @@ import jax
 import numpy as np
 
 from jaxlab.core.errors import DataError, ProgramError
-from jaxlab.envs.autumn.compiler import ACTIONS, CompiledProgram, PaintedCells, ProgramState
+from jaxlab.envs.autumn.compiler import CompiledProgram, PaintedCells, ProgramState
+from jaxlab.envs.autumn.stepping import ACTIONS
 from jaxlab.envs.autumn.syntax import Program, parse
 
 #: Steps that one compiled call takes.

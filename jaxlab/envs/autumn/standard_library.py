@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from jaxlab.core.errors import ProgramError
-from jaxlab.envs.autumn.machine import Facts, Failure, Machine, type_name
+from jaxlab.envs.autumn.facts import Facts
+from jaxlab.envs.autumn.kinds import type_name
+from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.scalars import Number
+from jaxlab.envs.autumn.scopes import Failure
 from jaxlab.envs.autumn.values import (
     Function,
     Instance,

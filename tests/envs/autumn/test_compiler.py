@@ -1,13 +1,16 @@
 """Compiled programs as pure functions: batches, capacities, errors, random numbers."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxlab.core.errors import ProgramError
-from jaxlab.envs.autumn.compiler import ACTIONS, CompiledProgram
+from jaxlab.envs.autumn.compiler import CompiledProgram
 from jaxlab.envs.autumn.replay import replay
+from jaxlab.envs.autumn.stepping import ACTIONS
 from jaxlab.envs.autumn.syntax import parse
 from tests.envs.autumn.traces import golden
 
@@ -74,7 +77,7 @@ def test_keys_decide_what_is_random():
     first, again, other = (replay(program, [["noop"]] * 6, seed)["cells"] for seed in (1, 1, 2))
     assert first == again
     assert first != other
-    for before, after in zip(first[:-1], first[1:], strict=True):
+    for before, after in itertools.pairwise(first):
         for (_, x, y, _), (_, x2, y2, _) in zip(before, after, strict=True):
             assert abs(x - x2) + abs(y - y2) == 1
             assert 0 <= x2 < 9

@@ -1,5 +1,6 @@
 """Texts that are programs, and texts that are none."""
 
+import contextlib
 import string
 
 import hypothesis
@@ -21,12 +22,8 @@ PIECES = (
 @hypothesis.given(st.lists(st.sampled_from(PIECES), max_size=60).map(" ".join))
 def test_any_text_is_a_program_or_a_program_error(text):
     for candidate in (text, f"(program {text})"):
-        try:
-            program = syntax.parse(candidate)
-        except ProgramError as error:
-            assert str(error)
-        else:
-            check(program)
+        with contextlib.suppress(ProgramError):
+            check(syntax.parse(candidate))
 
 
 @hypothesis.given(
@@ -39,10 +36,8 @@ def test_any_text_is_a_program_or_a_program_error(text):
 def test_a_damaged_program_is_a_program_or_a_program_error(name, start, length, replacement):
     text = (GOLDEN / name).read_text()
     damaged = text[:start] + replacement + text[start + length :]
-    try:
+    with contextlib.suppress(ProgramError):
         check(syntax.parse(damaged))
-    except ProgramError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from jaxlab.envs.autumn.standard_library import natives
 from jaxlab.envs.autumn.syntax import names_in, parse, walk
 from tests.envs.autumn.traces import GOLDEN, compiled, golden, recorded, require_reproduced
 
-OWN = ("lists", "geometry", "moves", "objects", "randomness")
+OWN = (
+    *("lists", "geometry", "moves", "objects", "randomness", "scopes", "identities", "cells"),
+    *("painting", "liquids", "far_away", "loops", "rotations", "rectangles", "snake"),
+)
 PROGRAMS = (
     *("ants", "bbq", "bottle", "gravity", "gravity_3", "grow", "ice", "lights", "magnets"),
     *("mario", "paint", "particles", "sand", "waterplug"),

@@ -1,0 +1,18 @@
+(program
+  (= GRID_SIZE 8)
+  (object Worm (: front Cell) (: rest (List Cell)) (: way Position) (concat (list (list front) rest)))
+  (object Food (Cell 0 0 "pink"))
+  (: worm Worm)
+  (= worm (initnext (Worm (Cell 3 3 "green") (list (Cell 4 3 "green")) (Position -1 0) (Position 0 0)) (crawl (prev worm) (prev foods))))
+  (: foods (List Food))
+  (= foods (initnext (map (--> n (Food (Position n 3))) (list 0 1 2 5)) (filter (--> f (! (intersects f worm))) (prev foods))))
+  (= crawl (fn (w fs) (let
+    (= head_now (.. w front))
+    (= ahead (Position (% (+ ((.. head_now x)) (+ 8 (.. (.. w way) x))) 8) (% (+ ((.. head_now y)) (+ 8 (.. (.. w way) y))) 8)))
+    (= body (.. w rest))
+    (= body (if (intersects fs w) then body else (removeObj body (tail body))))
+    (Worm (Cell (.. ahead x) (.. ahead y) "green") (concat (list (list head_now) body)) (.. w way) (.. w origin)))))
+  (on up (= worm (updateObj (prev worm) "way" (Position 0 -1))))
+  (on down (= worm (updateObj (prev worm) "way" (Position 0 1))))
+  (on left (= worm (updateObj (prev worm) "way" (Position -1 0))))
+  (on clicked (= foods (addObj (prev foods) (Food click)))))
