@@ -331,7 +331,9 @@ class CompiledProgram:
             raise ProgramError("background must be the name of a colour")
         frame, covered = rendering.paint(painter, painted, background.number)
         wrong = choose(equal(state.error, 0), painter.error, state.error)
-        return state.replace(frame=frame, covered=covered, error=jax.numpy.asarray(array(wrong)))
+        return state.replace(  # type: ignore[attr-defined]
+            frame=frame, covered=covered, error=jax.numpy.asarray(array(wrong))
+        )
 
     def _painter(self, state: ProgramState) -> Machine:
         liquids, far = self.facts.liquids, self.facts.far_cells
@@ -415,17 +417,19 @@ class CompiledProgram:
 
     def _abstract_state(self) -> ProgramState:
         layout = self._layout
-        flag, word = jax.ShapeDtypeStruct((), np.bool_), jax.ShapeDtypeStruct((), np.int32)
+        flag: Any = jax.ShapeDtypeStruct((), np.bool_)
+        word: Any = jax.ShapeDtypeStruct((), np.int32)
+        abstract: Any = jax.ShapeDtypeStruct
         side = table_side(self.grid_size)
         return ProgramState(
             values={n: changing(s, s) for n, s in layout.values.items()},
             present={n: flag for n, p in layout.present.items() if not known(p)},
-            random=jax.ShapeDtypeStruct((), np.uint32),
+            random=abstract((), np.uint32),
             error=word,
             steps=word,
             triggered=flag,
-            frame=jax.ShapeDtypeStruct((self.grid_size,) * 2, np.int32),
-            covered=jax.ShapeDtypeStruct((side, side), np.bool_),
+            frame=abstract((self.grid_size,) * 2, np.int32),
+            covered=abstract((side, side), np.bool_),
         )
 
 

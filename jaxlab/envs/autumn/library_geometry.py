@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax import lax
@@ -123,7 +125,7 @@ def _rect(machine: Machine, place: Place, start: Value, end: Value, *_: Value) -
     return result
 
 
-def _grid(values: object, axis: int, shape: tuple[int, int]) -> object:
+def _grid(values: Any, axis: int, shape: tuple[int, int]) -> Any:
     """Values along one axis of a grid, spread over it, row by row."""
     if isinstance(values, np.ndarray):
         spread = values[:, None] if axis == 0 else values[None, :]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxlab.envs.autumn import collisions, lists
-from jaxlab.envs.autumn.combining import masked, single
+from jaxlab.envs.autumn.combining import Select, masked, single
 from jaxlab.envs.autumn.equality import same_identity
 from jaxlab.envs.autumn.evaluation import call
 from jaxlab.envs.autumn.kinds import type_name
@@ -181,7 +181,7 @@ def _previous_instance(machine: Machine, place: Place, what: Instance) -> Value:
         if known(hit) and not hit:
             continue
         value, old = binding.value, result
-        result = value if old is None else machine.branch(hit, lambda v=value: v, lambda o=old: o)
+        result = value if old is None else Select(hit).value(value, old)
         found = either(found, hit)
     message = f"{place}: this {type_name(what)} was in no variable before this step"
     if result is None:

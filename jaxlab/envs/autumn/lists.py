@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -129,7 +130,7 @@ def any_holds(
                 machine.branch(
                     found,
                     lambda: truth(True),
-                    lambda s=segment: truth(_any(machine, s, body, place)),
+                    functools.partial(_any_truth, machine, segment, body, place),
                 )
                 if not known(found) and machine.random.in_order
                 else truth(either(found, _any(machine, segment, body, place)))
@@ -151,6 +152,12 @@ def any_holds(
             if known(found) and found:
                 return True
     return found
+
+
+def _any_truth(
+    machine: Machine, segment: Segment, body: Callable[[Value], Value], place: Place
+) -> Value:
+    return truth(_any(machine, segment, body, place))
 
 
 def _any(

@@ -20,7 +20,6 @@ from jaxlab.envs.autumn.combining import fused, mask_of, single
 from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.randomness import KeyRandom, LaneRandom, NoLaneRandom, OrderMatters
 from jaxlab.envs.autumn.scalars import (
-    Number,
     add,
     any_of,
     array,
@@ -31,7 +30,7 @@ from jaxlab.envs.autumn.scalars import (
     multiply,
     plain,
 )
-from jaxlab.envs.autumn.scopes import Binding, Failure, Snapshot
+from jaxlab.envs.autumn.scopes import Binding, Failure
 from jaxlab.envs.autumn.structures import Fitting, Join, equal_structures, varying
 from jaxlab.envs.autumn.values import (
     ELEMENT,
@@ -142,7 +141,7 @@ def _unrolled(machine: Machine, segment: Segment, body: Body) -> Value:
     parts = []
     for index in range(segment.size):
         mask = None if segment.mask is None else segment.mask[index : index + 1]
-        place = map_leaves(lambda leaf, n=index: leaf[n : n + 1], segment.elements)
+        place = single(element(segment.elements, index)).elements
         parts.append(Segment(_one(machine, Segment(place, mask, 1), body), None, 1))
     return fused(ListValue(tuple(parts))).elements
 
@@ -303,6 +302,3 @@ def _put_back(machine: Machine, names: list[tuple[Any, str]], carry: Any) -> Non
         frame.bindings = {**frame.bindings, name: Binding(value, present.number)}
         if frame is machine.globals:
             machine.updated = {**machine.updated, name: updated.number}
-
-
-__all__ = ["Number", "Snapshot", "fold", "for_each"]

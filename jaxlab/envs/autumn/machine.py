@@ -180,12 +180,17 @@ class Machine:
         if left.previous is not right.previous:
             self.previous = merged(select, left.previous or {}, right.previous or {})
         if left.turned is not right.turned:
+            both_turned = {**left.turned, **right.turned}
             self.turned = {
-                cells: select.value(left.turned.get(cells, cells), right.turned.get(cells, cells))
-                for cells in {**left.turned, **right.turned}
+                cells: self._one_turned(select, cells, left, right) for cells in both_turned
             }  # type: ignore[assignment]
         self.error = choose(condition, left.error, right.error)
         self.random_state = choose(condition, left.random_state, right.random_state)
+
+    def _one_turned(self, select: Select, cells: Cells, left: Snapshot, right: Snapshot) -> Cells:
+        after = select.value(left.turned.get(cells, cells), right.turned.get(cells, cells))
+        assert isinstance(after, Cells)
+        return after
 
     # Errors.
 

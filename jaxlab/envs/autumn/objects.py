@@ -159,7 +159,7 @@ def cell(machine: Machine, expression: syntax.Call) -> Value:
         raise Failure(f"{expression.place}: Cell takes x, y and a colour")
     mentioned = frozenset().union(*(_mentioned(part) for part in expression.arguments))
     seen = _visible_without_fields(machine, mentioned)
-    arguments = {}
+    arguments: dict[str, Value] = {}
     for name, argument in zip(CELL.fields, expression.arguments, strict=True):
         arguments[name] = _argument(machine, argument, seen)
     return Instance(CELL, arguments, machine.fresh("Cell"))

@@ -119,7 +119,8 @@ class _Reader:
         return False
 
     def _string(self, place: Place) -> Atom:
-        text, characters = self.text, []
+        text = self.text
+        characters: list[str] = []
         self.at += 1
         while self.at < len(text) and text[self.at] != "\n":
             character = text[self.at]

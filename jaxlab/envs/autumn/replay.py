@@ -150,7 +150,8 @@ def replay(compiled: CompiledProgram, actions: Sequence[Any], seed: int) -> dict
     failed = np.flatnonzero(states.error)
     count = int(failed[0]) if len(failed) else len(states.error)
     background = compiled.background
-    palette, variables = {background: 0}, {}
+    palette = {background: 0}
+    variables: dict[str, int] = {}
     painted = []
     for n in range(count):
         there = np.asarray(cells.exists[n])

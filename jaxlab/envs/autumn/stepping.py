@@ -81,7 +81,8 @@ def advance(
             value = evaluate(machine, condition)
             triggered = machine.truthy(value, condition.place)
         for clause in clauses:
-            machine.only_if(_holds(machine, clause), lambda c=clause: evaluate(machine, c.body))
+            body = functools.partial(evaluate, machine, clause.body)
+            machine.only_if(_holds(machine, clause), body)
         for name, _, following in states:
             _next(machine, name, following)
     except Failure as failure:

@@ -7,6 +7,7 @@ gets the capacity for lists, and what does not fit raises a flag.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -27,7 +28,6 @@ from jaxlab.envs.autumn.scalars import (
     both,
     choose,
     either,
-    equal,
     known,
     less,
     spread,
@@ -151,7 +151,9 @@ class Fitting:
                 for name, field in structure.fields.items()
             }
             return Instance(
-                structure.type, fields, self._identity(value.identity, structure.identity)
+                structure.type,
+                fields,
+                self._identity(value.identity, structure.identity),  # type: ignore[attr-defined]
             )  # type: ignore
         if isinstance(structure, ListValue):
             return self._list(value, structure)  # type: ignore[arg-type]
@@ -260,7 +262,7 @@ class Fitting:
             for n in range(extra.size):
                 there = True if extra.mask is None else extra.mask[n]
                 here = both(lax.eq(places, spread(end, (size,))), spread(there, (size,)))
-                newcomer = map_leaves(lambda leaf, n=n: leaf[n], extra.elements)
+                newcomer = map_leaves(functools.partial(_place, n), extra.elements)
                 elements = _written(here, newcomer, elements)
                 mask = either(mask, here)
                 end = lax.add(end, spread(choose(there, 1, 0), ()))
@@ -319,11 +321,15 @@ def _without_lead(structure: Any) -> Any:
     return map_leaves(strip, structure)
 
 
+def _place(index: int, leaf: Any) -> Any:
+    return leaf[index]
+
+
 def _written(here: Any, newcomer: Value, elements: Value) -> Value:
     """Elements `[size]` with another one where `here` `[size]` holds; equal structures."""
 
     def write(new: Any, old: Any) -> Any:
-        new = spread_front(new, np.shape(old))
+        new = spread_front(array(new), np.shape(old))
         return choose(here, new, old)
 
     return jax.tree.map(write, newcomer, elements)
@@ -352,7 +358,7 @@ def equal_structures(left: Value, right: Value) -> bool:
     """Whether two structures hold the same, constants compared by value."""
     left_leaves, left_tree = jax.tree.flatten(left)
     right_leaves, right_tree = jax.tree.flatten(right)
-    if left_tree != right_tree:
+    if left_tree != right_tree:  # type: ignore[operator]
         return False
     for one, other in zip(left_leaves, right_leaves, strict=True):
         if isinstance(one, np.ndarray) != isinstance(other, np.ndarray):
@@ -363,14 +369,3 @@ def equal_structures(left: Value, right: Value) -> bool:
         elif one.shape != other.shape:
             return False
     return True
-
-
-__all__ = [
-    "Fitting",
-    "Join",
-    "canonical",
-    "empty",
-    "equal",
-    "equal_structures",
-    "varying",
-]

@@ -47,7 +47,7 @@ def _pytree(*, leaves: tuple[str, ...]) -> Callable[[type], type]:
             parts, following = [], iter(children)
             for part in rest:
                 parts.append(next(following) if part is _Inside else part.value)
-            value = object.__new__(cls)
+            value: Any = object.__new__(cls)
             for name, part in zip(names, parts, strict=True):
                 object.__setattr__(value, name, part)
             return value
@@ -103,7 +103,7 @@ class Nothing(Value):
 
 
 jax.tree_util.register_pytree_node(Nothing, lambda _: ((), None), lambda *_: NOTHING)
-NOTHING = Nothing()
+NOTHING: Nothing = Nothing()
 
 
 @_pytree(leaves=("number",))
