@@ -9,8 +9,12 @@ from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import Drawn, any_drawn, coordinates, forced
 from jaxlab.envs.autumn.occupancy import inside
 from jaxlab.envs.autumn.reader import Place
+from jaxlab.envs.autumn.rendering import places
 from jaxlab.envs.autumn.scalars import Number, both, equal, invert, known
-from jaxlab.envs.autumn.values import Instance, ListValue, Scalar, Union, Value, truth
+from jaxlab.envs.autumn.values import Instance, ListValue, Scalar, Union, Value, leaves, truth
+
+#: From so many places, and so many pairs of them, common places are found by a table.
+LONG, MANY_PAIRS = 16, 2048
 
 Test = Callable[[Drawn], Number]
 
@@ -96,9 +100,23 @@ def covers_place(machine: Machine, value: Value, x: Number, y: Number, place: Pl
 
 def intersect(machine: Machine, left: Value, right: Value, place: Place) -> Number:
     """Whether two objects, or lists of them, have a place in common."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(other, ListValue) and _pays(machine, one, other):
+            covered = places(machine, other)
+            return any_cell(
+                machine, one, lambda item, c=covered: c.covers(machine, item.x, item.y), place
+            )
     return any_cell(
         machine, left, lambda item: covers_place(machine, right, item.x, item.y, place), place
     )
+
+
+def _pays(machine: Machine, asking: Value, value: ListValue) -> bool:
+    """Whether a table of the places of a list costs less than comparing all pairs."""
+    if value.size < LONG or any(map(machine.differs_by_lane, leaves(value))):
+        return False
+    count = asking.size if isinstance(asking, ListValue) else 1
+    return machine.lanes * count * value.size >= MANY_PAIRS
 
 
 def is_at(value: Value, other: Value, place: Place) -> Number:

@@ -148,7 +148,7 @@ def _unrolled(machine: Machine, segment: Segment, body: Body) -> Value:
 
 def _side_by_side(machine: Machine, segment: Segment, body: Body) -> Value:
     size, start = segment.size, machine.save()
-    outer = (machine.random, machine.lanes, machine.lane)
+    outer = (machine.random, machine.lanes, machine.lane, machine.lane_traces)
     mask = mask_of(segment)
     sides: dict[str, Any] = {}
 
@@ -158,6 +158,7 @@ def _side_by_side(machine: Machine, segment: Segment, body: Body) -> Value:
             machine.error = 0
             machine.random = NoLaneRandom() if outer[0].in_order else LaneRandom(drawn)
             machine.lanes = outer[1] * size
+            machine.lane_traces = (*outer[3], getattr(index, "_trace", None))
             machine.lane = index if outer[2] is None else add(multiply(outer[2], size), index)
             value = _resolved(machine, body(item))
             after = machine.save()
@@ -182,7 +183,7 @@ def _side_by_side(machine: Machine, segment: Segment, body: Body) -> Value:
         machine.fail_where(any_of(mask), str(failure))
         return NOTHING
     finally:
-        machine.random, machine.lanes, machine.lane = outer
+        machine.random, machine.lanes, machine.lane, machine.lane_traces = outer
         machine.restore(start)
     if not known(sides["error"]) or sides["error"]:
         _note(machine, choose(mask, errors, 0))

@@ -65,6 +65,7 @@ class Machine:
         self.depth = 0
         self.lanes = 1
         self.lane: Number | None = None
+        self.lane_traces: tuple[Any, ...] = ()
 
     @property
     def grid_size(self) -> int:
@@ -389,6 +390,11 @@ class Machine:
             origin = "early" if self.first_identity is None else "now"
             number = add(number, self.lane) if wanted else None
         return Identity(frozenset([origin]), number)
+
+    def differs_by_lane(self, leaf: Any) -> bool:
+        """Whether an array differs between the rounds of a loop that run side by side."""
+        trace = getattr(leaf, "_trace", None)
+        return trace is not None and any(trace is one for one in self.lane_traces)
 
     def current(self, cells: Cells) -> Cells:
         """Cells as they are after the rotations of this step."""

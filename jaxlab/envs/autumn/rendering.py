@@ -14,7 +14,7 @@ from jaxlab.envs.autumn.lists import _flattened, alive
 from jaxlab.envs.autumn.loops import for_each
 from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import Drawn, drawn
-from jaxlab.envs.autumn.occupancy import MARGIN, inside, table_index, table_side
+from jaxlab.envs.autumn.occupancy import MARGIN, Occupied, inside, table_index, table_side
 from jaxlab.envs.autumn.scalars import Number, both, choose, equal, known, spread
 from jaxlab.envs.autumn.values import (
     ELEMENT,
@@ -58,10 +58,12 @@ def layers(machine: Machine, order: list[str]) -> list[Layer]:
     return result
 
 
-def _painted(machine: Machine, value: Value) -> list[tuple[Any, Any, Any, Any]]:
+def _painted(
+    machine: Machine, value: Value, *, shades: bool = True
+) -> list[tuple[Any, Any, Any, Any]]:
     """Coordinates, colours and presence of the cells of a value, part by part."""
     if isinstance(value, Instance | Union):
-        rows = _rows(machine, value)
+        rows = _rows(machine, value, shades)
         return [tuple(_column(part, ()) for part in zip(*rows, strict=True))] if rows else []  # type: ignore
     if not isinstance(value, ListValue):
         return []
@@ -69,11 +71,12 @@ def _painted(machine: Machine, value: Value) -> list[tuple[Any, Any, Any, Any]]:
     for segment in alive(value):
         if isinstance(segment.elements, ListValue):
             if segment.elements.segments:
-                parts += _painted(machine, ListValue((_flattened(segment),)))
+                inner = ListValue((_flattened(segment),))
+                parts += _painted(machine, inner, shades=shades)
             continue
         if not isinstance(segment.elements, Instance | Union):
             continue
-        packed = for_each(machine, segment, lambda item: _packed(machine, item))
+        packed = for_each(machine, segment, lambda item: _packed(machine, item, shades))
         assert isinstance(packed, Instance)
         rows = _unpacked(packed)
         if rows:
@@ -97,30 +100,30 @@ def _repeated(mask: Any, count: int) -> Any:
 Row = tuple[Any, Any, Any, Any]
 
 
-def _rows(machine: Machine, value: Value) -> list[Row]:
+def _rows(machine: Machine, value: Value, shades: bool) -> list[Row]:
     if isinstance(value, Union):
         return [
             (x, y, colour, both(exists, equal(value.tag, index)))
             for index, option in enumerate(value.options)
-            for x, y, colour, exists in _rows(machine, option)
+            for x, y, colour, exists in _rows(machine, option, shades)
         ]
     if not isinstance(value, Instance):
         return []
     cells = value.fields.get("elems")
     if isinstance(cells, Cells) and cells.many is not None:
-        return [_strip(machine, value, segment) for segment in alive(cells.many)]
-    return [_row(item) for item in drawn(machine, value)]
+        return [_strip(machine, value, segment, shades) for segment in alive(cells.many)]
+    return [_row(item, shades) for item in drawn(machine, value)]
 
 
-def _row(item: Drawn) -> Row:
-    return item.x, item.y, item.colour(), item.exists
+def _row(item: Drawn, shades: bool) -> Row:
+    return item.x, item.y, item.colour() if shades else 0, item.exists
 
 
-def _strip(machine: Machine, instance: Instance, segment: Segment) -> Row:
+def _strip(machine: Machine, instance: Instance, segment: Segment, shades: bool) -> Row:
     """Many cells of one object at once."""
 
     def one(spot: Value) -> Value:
-        return _as_value([_row(Drawn(machine, instance, spot, True))])  # type: ignore[arg-type]
+        return _as_value([_row(Drawn(machine, instance, spot, True), shades)])  # type: ignore[arg-type]
 
     packed = for_each(machine, segment, one)
     assert isinstance(packed, Instance)
@@ -132,9 +135,9 @@ def _strip(machine: Machine, instance: Instance, segment: Segment) -> Row:
 _NOBODY = Identity(frozenset(), None)
 
 
-def _packed(machine: Machine, value: Value) -> Instance:
+def _packed(machine: Machine, value: Value, shades: bool) -> Instance:
     """The cells of one element as one value."""
-    return _as_value(_rows(machine, value))
+    return _as_value(_rows(machine, value, shades))
 
 
 def _as_value(rows: list[Row]) -> Instance:
@@ -190,6 +193,20 @@ def paint(machine: Machine, painted: list[Layer], background: Number) -> tuple[A
     top = lax.bitwise_and(inner, np.full((size, size), COLOURS - 1, np.int32))
     blank = lax.lt(inner, np.zeros((size, size), np.int32))
     return choose(blank, spread(background, (size, size)), top), covered
+
+
+def places(machine: Machine, value: Value) -> Occupied:
+    """The places that the cells of a list of objects cover."""
+    size = machine.grid_size
+    side = table_side(size)
+    parts = _painted(machine, value, shades=False)
+    if not parts:
+        return Occupied(np.zeros((side, side), bool), size, None)
+    x, y, _, exists = (_joined(list(part)) for part in zip(*parts, strict=True))
+    near = both(exists, inside(x, y, size, MARGIN))
+    index = choose(near, table_index(x, y, size), side * side)
+    table = jax.numpy.zeros(side * side, bool).at[index].set(True, mode="drop")
+    return Occupied(table.reshape(side, side), size, (x, y, exists))
 
 
 def _joined(parts: list[Any], axis: int = 0) -> Any:

@@ -11,7 +11,7 @@ from tests.envs.autumn.traces import GOLDEN, compiled, golden, recorded, require
 
 OWN = (
     *("lists", "geometry", "moves", "objects", "randomness", "scopes", "identities", "cells"),
-    *("painting", "liquids", "far_away", "loops", "rotations", "rectangles", "snake"),
+    *("painting", "liquids", "far_away", "loops", "rotations", "rectangles", "snake", "meetings"),
 )
 PROGRAMS = (
     *("ants", "bbq", "bottle", "gravity", "gravity_3", "grow", "ice", "lights", "magnets"),
