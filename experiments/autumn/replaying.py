@@ -36,7 +36,8 @@ def main(options: ReplayOptions) -> None:
 
 def prepared(options: RunOptions) -> tuple[CompiledProgram, list[Any]]:
     """The compiled program and the actions; warnings go to the standard error."""
-    assert options.program is not None and options.actions is not None
+    assert options.program is not None
+    assert options.actions is not None
     program = load_program(options.program)
     actions, rest = load_actions(options.actions)
     order = options.next_order or rest.get("next_order")

@@ -113,6 +113,7 @@ def _rect(machine: Machine, place: Place, start: Value, end: Value, *_: Value) -
     (columns,), (rows,) = xs.segments, ys.segments
     shape = (rows.size, columns.size)
     size = rows.size * columns.size
+    lists.require_room(size, f"{place}: rect")
     pair = [
         _grid(part.elements.number, axis, shape)  # type: ignore[attr-defined]
         for part, axis in ((columns, 1), (rows, 0))

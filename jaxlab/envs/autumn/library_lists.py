@@ -304,6 +304,7 @@ def _all_positions(machine: Machine, place: Place, *sizes: Value) -> Value:
     width, height = given[0], given[-1]
     if not width * height:
         return EMPTY
+    lists.require_room(width * height, f"{place}: allPositions")
     xs, ys = np.meshgrid(np.arange(width), np.arange(height), indexing="ij")
     pair = (xs.reshape(-1).astype(np.int32), ys.reshape(-1).astype(np.int32))
     return ListValue((Segment(position(machine, *pair), None, width * height),))

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax import lax
 
+from jaxlab.core.errors import ProgramError
 from jaxlab.envs.autumn.combining import Select, fused, length, mask_of, masked, single
 from jaxlab.envs.autumn.loops import for_each
 from jaxlab.envs.autumn.machine import Machine
@@ -42,6 +43,8 @@ from jaxlab.envs.autumn.values import (
     truth,
 )
 
+#: Longest list of known length.
+MOST_PLACES = 16384
 #: Lists up to this length are searched element by element.
 SHORT = 8
 
@@ -114,9 +117,15 @@ def invert_array(mask: Any) -> Any:
 def _where(segment: Segment, mask: Any) -> Segment:
     if segment.mask is not None:
         mask = both(segment.mask, mask)
-    elif isinstance(mask, np.ndarray) and mask.all():
-        mask = None
-    return Segment(segment.elements, mask, segment.size)
+    if not isinstance(mask, np.ndarray):
+        return Segment(segment.elements, mask, segment.size)
+    if mask.all():
+        return Segment(segment.elements, None, segment.size)
+    if _traced(segment.elements):
+        return Segment(segment.elements, mask, segment.size)
+    # What is known to be gone needs no place.
+    kept = map_leaves(lambda leaf: leaf[mask], segment.elements)
+    return Segment(kept, None, int(mask.sum()))
 
 
 def any_holds(
@@ -281,6 +290,16 @@ def _flattened(outer: Segment) -> Segment:
     return Segment(elements, mask, count)
 
 
+def require_room(count: int, what: str) -> None:
+    """Refuse a list that is far too long.
+
+    Raises:
+      ProgramError: it has more than `MOST_PLACES` places.
+    """
+    if count > MOST_PLACES:
+        raise ProgramError(f"{what}: {count} places; a list has at most {MOST_PLACES}")
+
+
 def count_up(
     start: Number, stop: Number, capacity: int, machine: Machine, message: str
 ) -> ListValue:
@@ -288,6 +307,7 @@ def count_up(
     if known(start) and known(stop):
         if stop <= start:
             return EMPTY
+        require_room(stop - start, message)
         return ListValue(
             (Segment(Scalar("Number", np.arange(start, stop, dtype=np.int32)), None, stop - start),)
         )
@@ -296,6 +316,7 @@ def count_up(
     count = subtract(stop, start)
     if known(count):
         capacity = max(count, 0)
+        require_room(capacity, message)
     else:
         machine.fail_where(less(capacity, count), message)
     if not capacity:

@@ -33,6 +33,8 @@ from jaxlab.envs.autumn.values import (
 
 #: Deepest nesting of calls; a program that goes deeper calls itself without end.
 MOST_CALLS = 50
+#: Calls that are traced for one step; the programs of the benchmark make some hundreds.
+MOST_CALLS_ALTOGETHER = 50_000
 #: Rounds of a loop, and places in a program, that may each make an instance in a step.
 ROUNDS = 512
 #: Identities that a step may give out; those of the next step begin behind them.
@@ -63,6 +65,7 @@ class Machine:
         self.made = 0
         self.first_identity: Number | None = None
         self.depth = 0
+        self.calls = 0
         self.lanes = 1
         self.lane: Number | None = None
         self.lane_traces: tuple[Any, ...] = ()
@@ -417,6 +420,12 @@ class Machine:
     def enter(self, place: Place) -> None:
         """One call deeper."""
         self.depth += 1
+        self.calls += 1
+        if self.calls > MOST_CALLS_ALTOGETHER:
+            raise ProgramError(
+                f"{place}: the program makes more than {MOST_CALLS_ALTOGETHER} calls in a step; "
+                "it is too large to be compiled"
+            )
         if self.depth > MOST_CALLS:
             raise ProgramError(
                 f"{place}: calls nest deeper than {MOST_CALLS}; a function that calls itself "

@@ -87,8 +87,11 @@ class Occupied:
         xs, ys, there = self.far  # type: ignore[misc]
         if not np.shape(xs)[0]:
             return False
-        beyond = both(there, invert(inside(xs, ys, self.grid_size, MARGIN)))
-        needed = both(any_of(beyond), outside)
+        # Two places beyond the margin can only be the same if they lie beyond the same edge.
+        edges = choose(there, self._edges(xs, ys), 0)
+        beyond = invert(equal(edges, 0))
+        some = lax.reduce_or(spread(edges, np.shape(xs)), (0,))
+        needed = both(outside, invert(equal(lax.bitwise_and(some, self._edge(x, y)), 0)))
 
         def search(xs: Any, ys: Any, beyond: Any, x: Any, y: Any) -> Any:
             size = np.shape(xs)
@@ -100,6 +103,18 @@ class Occupied:
             return np.bool_(False)
 
         return where_needed(array(needed), search, nothing, xs, ys, beyond, array(x), array(y))
+
+    def _edges(self, x: Number, y: Number) -> Number:
+        """The edges beyond whose margin a place lies, as bits."""
+        last = self.grid_size + MARGIN
+        tests = (less(x, -MARGIN), less(y, -MARGIN), invert(less(x, last)), invert(less(y, last)))
+        bits: Number = 0
+        for index, test in enumerate(tests):
+            bits = add(bits, choose(test, 1 << index, 0))
+        return bits
+
+    def _edge(self, x: Number, y: Number) -> Any:
+        return array(self._edges(x, y))
 
     def flow(self, x: Number, y: Number) -> Number:
         """Where a liquid flows that cannot fall: -1, 0, 1, or 2 for nowhere.

@@ -72,6 +72,13 @@ def test_a_program_needs_a_grid_size():
         ("(= b (prev a))", "nothing is before the first step"),
         ("(on left (= GRID_SIZE 9))", "GRID_SIZE must be one positive integer"),
         ("(= f (--> x (f x))) (on left (= a (f a)))", "a function that calls itself"),
+        ("(= b (range 0 99999999))", "a list has at most"),
+        ("(= b (allPositions 5000))", "a list has at most"),
+        (
+            " ".join(f"(= f{n} (--> x (+ (f{n - 1} x) (f{n - 1} x))))" for n in range(1, 40))
+            + " (= f0 (--> x x)) (on left (= a (A (f39 (.. a n)) (Position 0 0))))",
+            "too large to be compiled",
+        ),
         ("(= background 3)", "fails at its start"),
         ("(on left (let (= holes 1) (= a (nextLiquid a))))", "'holes'"),
     ],
