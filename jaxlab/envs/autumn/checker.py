@@ -87,7 +87,7 @@ class _Checker:
         self.classes = {
             s.name: s for s in program.statements if isinstance(s, syntax.ObjectStatement)
         }
-        self.expressions = [part for e in _roots(program) for part in syntax.walk(e)]
+        self.expressions = [part for e in expressions_of(program) for part in syntax.walk(e)]
         self.assigned: dict[str, list[syntax.Assign]] = defaultdict(list)
         self.parameters: set[str] = set()
         for part in self.expressions:
@@ -228,7 +228,8 @@ class _Checker:
                 yield _warning(cls.place, f"cells of {cls.name} are random: drawn anew each time")
 
 
-def _roots(program: syntax.Program) -> Iterator[syntax.Expression]:
+def expressions_of(program: syntax.Program) -> Iterator[syntax.Expression]:
+    """The outermost expressions of a program."""
     for statement in program.statements:
         if isinstance(statement, syntax.ObjectStatement):
             yield statement.cells

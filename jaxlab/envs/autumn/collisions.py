@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jaxlab.envs.autumn.lists import any_holds
 from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import Drawn, any_drawn, coordinates, forced
-from jaxlab.envs.autumn.occupancy import inside
+from jaxlab.envs.autumn.occupancy import Occupied, inside
 from jaxlab.envs.autumn.reader import Place
 from jaxlab.envs.autumn.rendering import places
 from jaxlab.envs.autumn.scalars import Number, both, equal, invert, known
@@ -103,9 +103,11 @@ def intersect(machine: Machine, left: Value, right: Value, place: Place) -> Numb
     for one, other in ((left, right), (right, left)):
         if isinstance(other, ListValue) and _pays(machine, one, other):
             covered = places(machine, other)
-            return any_cell(
-                machine, one, lambda item, c=covered: c.covers(machine, item.x, item.y), place
-            )
+
+            def meets(item: Drawn, covered: Occupied = covered) -> Number:
+                return covered.covers(machine, item.x, item.y)
+
+            return any_cell(machine, one, meets, place)
     return any_cell(
         machine, left, lambda item: covers_place(machine, right, item.x, item.y, place), place
     )

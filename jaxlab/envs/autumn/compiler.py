@@ -240,7 +240,7 @@ class CompiledProgram:
             [np.full(len(layer.x), order[layer.variable], np.int32) for layer in painted]
         )
         parts = [
-            rendering._joined([getattr(layer, name) for layer in painted])
+            rendering.joined([getattr(layer, name) for layer in painted])
             for name in ("x", "y", "colour", "exists")
         ]
         return PaintedCells(*(jax.numpy.asarray(part) for part in (variable, *parts)))
@@ -438,7 +438,7 @@ def _all_cells(painted: list[rendering.Layer]) -> tuple[Any, Any, Any]:
         none = np.zeros(0, np.int32)
         return none, none, none.astype(bool)
     x, y, exists = (
-        rendering._joined([getattr(layer, name) for layer in painted])
+        rendering.joined([getattr(layer, name) for layer in painted])
         for name in ("x", "y", "exists")
     )
     return x, y, exists

@@ -126,4 +126,4 @@ def _dense(value: ListValue) -> ListValue:
     structure = varying(Join(segment.size).value(value, ListValue((segment,))))
     fitting = Fitting()
     (target,) = structure.segments  # type: ignore[attr-defined]
-    return ListValue((fitting._compacted(fitting._elements(segment, target), target),))
+    return ListValue((fitting.compacted(fitting.resized(segment, target), target),))

@@ -309,7 +309,7 @@ def _objects_in(value: Value) -> list[Segment]:
         elif isinstance(elements, Union):
             segments += _options_of(segment, elements)
         elif isinstance(elements, ListValue) and elements.segments:
-            segments += _objects_in(ListValue((lists._flattened(segment),)))
+            segments += _objects_in(ListValue((lists.flattened(segment),)))
     return segments
 
 

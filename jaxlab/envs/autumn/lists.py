@@ -271,11 +271,11 @@ def concatenated(machine: Machine, value: ListValue, message: str) -> ListValue:
         if not isinstance(outer.elements, ListValue):
             raise Failure(message)
         if outer.elements.segments:
-            segments.append(_flattened(outer))
+            segments.append(flattened(outer))
     return ListValue(tuple(segments)) if segments else EMPTY
 
 
-def _flattened(outer: Segment) -> Segment:
+def flattened(outer: Segment) -> Segment:
     """A segment of lists as one segment of their elements."""
     assert isinstance(outer.elements, ListValue)
     inner = jax.vmap(fused, axis_size=outer.size)(outer.elements)

@@ -33,8 +33,8 @@ from jaxlab.envs.autumn.values import (
 
 #: Deepest nesting of calls; a program that goes deeper calls itself without end.
 MOST_CALLS = 50
-#: Calls that are traced for one step; the programs of the benchmark make some hundreds.
-MOST_CALLS_ALTOGETHER = 50_000
+#: Calls that are traced for one step; the programs of the benchmark make some tens.
+MOST_CALLS_ALTOGETHER = 20_000
 #: Rounds of a loop, and places in a program, that may each make an instance in a step.
 ROUNDS = 512
 #: Identities that a step may give out; those of the next step begin behind them.

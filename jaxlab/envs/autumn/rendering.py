@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from jaxlab.envs.autumn.combining import mask_of
-from jaxlab.envs.autumn.lists import _flattened, alive
+from jaxlab.envs.autumn.lists import alive, flattened
 from jaxlab.envs.autumn.loops import for_each
 from jaxlab.envs.autumn.machine import Machine
 from jaxlab.envs.autumn.objects import Drawn, drawn
@@ -71,7 +71,7 @@ def _painted(
     for segment in alive(value):
         if isinstance(segment.elements, ListValue):
             if segment.elements.segments:
-                inner = ListValue((_flattened(segment),))
+                inner = ListValue((flattened(segment),))
                 parts += _painted(machine, inner, shades=shades)
             continue
         if not isinstance(segment.elements, Instance | Union):
@@ -168,7 +168,7 @@ def _column(parts: tuple[Any, ...], lead: tuple[int, ...]) -> Any:
             continue
         column = spread(part, lead)
         columns.append(column.reshape((*lead, 1)))
-    return _joined(columns, len(lead)).reshape(-1)
+    return joined(columns, len(lead)).reshape(-1)
 
 
 def paint(machine: Machine, painted: list[Layer], background: Number) -> tuple[Any, Any]:
@@ -178,7 +178,7 @@ def paint(machine: Machine, painted: list[Layer], background: Number) -> tuple[A
     table = jax.numpy.full(side * side, -1, np.int32)
     if painted:
         x, y, colour, exists = (
-            _joined([getattr(layer, name) for layer in painted])
+            joined([getattr(layer, name) for layer in painted])
             for name in ("x", "y", "colour", "exists")
         )
         near = both(exists, inside(x, y, size, MARGIN))
@@ -202,14 +202,15 @@ def places(machine: Machine, value: Value) -> Occupied:
     parts = _painted(machine, value, shades=False)
     if not parts:
         return Occupied(np.zeros((side, side), bool), size, None)
-    x, y, _, exists = (_joined(list(part)) for part in zip(*parts, strict=True))
+    x, y, _, exists = (joined(list(part)) for part in zip(*parts, strict=True))
     near = both(exists, inside(x, y, size, MARGIN))
     index = choose(near, table_index(x, y, size), side * side)
     table = jax.numpy.zeros(side * side, bool).at[index].set(True, mode="drop")
     return Occupied(table.reshape(side, side), size, (x, y, exists))
 
 
-def _joined(parts: list[Any], axis: int = 0) -> Any:
+def joined(parts: list[Any], axis: int = 0) -> Any:
+    """Arrays one behind the other along an axis."""
     if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts, axis)
     return lax.concatenate([jax.numpy.asarray(part) for part in parts], axis)

@@ -210,7 +210,7 @@ class Fitting:
             return self._nested(value, structure)
         if parts[0].size != target.size or sum(s.size for s in parts) - target.size > FEW:
             parts = [fused(ListValue(tuple(parts)))]
-        fitted = [self._elements(part, target) for part in parts]
+        fitted = [self.resized(part, target) for part in parts]
         return ListValue((self._placed(fitted, target),))
 
     def _nested(self, value: ListValue, structure: ListValue) -> ListValue:
@@ -229,13 +229,15 @@ class Fitting:
         self.overflow = either(self.overflow, any_of(over))
         return fitted
 
-    def _elements(self, segment: Segment, target: Segment) -> Segment:
-        def resized(leaf: Any) -> Any:
+    def resized(self, segment: Segment, target: Segment) -> Segment:
+        """The elements of a segment fitted to those of another, in as many places as it has."""
+
+        def as_long(leaf: Any) -> Any:
             if isinstance(leaf, jax.ShapeDtypeStruct):
                 return jax.ShapeDtypeStruct((segment.size, *leaf.shape[1:]), leaf.dtype)
             return leaf
 
-        elements = self.value(segment.elements, map_leaves(resized, target.elements))
+        elements = self.value(segment.elements, map_leaves(as_long, target.elements))
         return Segment(elements, segment.mask, segment.size)
 
     def _placed(self, parts: list[Segment], target: Segment) -> Segment:
@@ -247,7 +249,7 @@ class Fitting:
                 mask = mask_of(parts[0])
             return Segment(parts[0].elements, mask, size)
         if len(parts) == 1:
-            return self._compacted(parts[0], target)
+            return self.compacted(parts[0], target)
         return self._appended(parts[0], parts[1:], target)
 
     def _appended(self, base: Segment, extras: list[Segment], target: Segment) -> Segment:
@@ -280,7 +282,7 @@ class Fitting:
 
         def compacted(whole: Segment, _: Segment) -> tuple[Segment, Any]:
             fitting = Fitting()
-            segment = fitting._compacted(whole, target)
+            segment = fitting.compacted(whole, target)
             return segment, array(fitting.overflow)
 
         def plain(_: Segment, other: Segment) -> tuple[Segment, Any]:
@@ -290,7 +292,7 @@ class Fitting:
         self.overflow = either(self.overflow, over)
         return segment
 
-    def _compacted(self, segment: Segment, target: Segment) -> Segment:
+    def compacted(self, segment: Segment, target: Segment) -> Segment:
         """The elements that are alive moved to the front, as many as there is room for."""
         # No array constants here: `where_needed` would hand them to `cond` as operands, which
         # an outer batched `switch` batches, and `custom_vmap` does not take that.

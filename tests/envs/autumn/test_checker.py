@@ -76,7 +76,7 @@ def test_a_program_needs_a_grid_size():
         ("(= b (allPositions 5000))", "a list has at most"),
         (
             " ".join(f"(= f{n} (--> x (+ (f{n - 1} x) (f{n - 1} x))))" for n in range(1, 40))
-            + " (= f0 (--> x x)) (on left (= a (A (f39 (.. a n)) (Position 0 0))))",
+            + " (= f0 (--> x x)) (= b (f39 1))",
             "too large to be compiled",
         ),
         ("(= background 3)", "fails at its start"),

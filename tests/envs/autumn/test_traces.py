@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxlab.envs.autumn.checker import _roots
+from jaxlab.envs.autumn.checker import expressions_of
 from jaxlab.envs.autumn.standard_library import natives
 from jaxlab.envs.autumn.syntax import names_in, parse, walk
 from tests.envs.autumn.traces import GOLDEN, compiled, golden, recorded, require_reproduced
@@ -51,7 +51,7 @@ def test_own_programs_call_the_whole_standard_library():
     called = set()
     for path in GOLDEN.glob("*.sexp"):
         program = parse(path.read_text())
-        called |= {n for e in _roots(program) for part in walk(e) for n in names_in(part)}
+        called |= {n for e in expressions_of(program) for part in walk(e) for n in names_in(part)}
     # Two names that this table gives to one function.
     assert set(natives()) - called == set()
 
