@@ -52,11 +52,13 @@ hypothesis.settings.load_profile("jaxlab")
 BUDGETS = {
     "core": 630,
     "core/adapters": 130,
-    "agents": 500,
+    "agents": 740,
     "envs": 60,
+    "envs/autumn": 330,
     "envs/traffic": 650,
-    "envs/cr3bp": 420,
-    "experiments": 330,
+    "envs/cr3bp": 660,
+    "envs/qbm": 150,
+    "experiments": 420,
     "llm": 260,
     "shaping": 100,
 }
