@@ -41,6 +41,7 @@ def main(
     presets: Presets | None = None,
     evaluate: Callable[[AnyOptions], object] | None = None,
     argv: Sequence[str] | None = None,
+    program: str | None = None,
 ) -> None:
     """Parse a command line, choose the devices, call the body, exit.
 
@@ -54,12 +55,13 @@ def main(
       presets: For each preset, the defaults that differ from those of the dataclass.
       evaluate: Evaluates the run `options.evaluate` instead, with that run's options.
       argv: Arguments; those of the process by default.
+      program: How it is called, in messages of the parser; by default after the experiment.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     created: pathlib.Path | None = None
     try:
-        options = parse(experiment, options_type, presets, arguments)
+        options = parse(experiment, options_type, presets, arguments, program)
         options.setup_devices()
         chosen = body
         if isinstance(options, RunOptions):
@@ -111,6 +113,7 @@ def parse(
     options_type: type[AnyOptions],
     presets: Presets | None = None,
     argv: Sequence[str] | None = None,
+    program: str | None = None,
 ) -> AnyOptions:
     """Options from a command line, on top of a preset or of the run that is continued.
 
@@ -125,7 +128,7 @@ def parse(
     default = _defaults(experiment, options_type, presets or {}, arguments)
     options = tyro.cli(
         options_type,
-        prog=f"python -m experiments.{experiment}" if argv is None else experiment,
+        prog=program or (f"python -m experiments.{experiment}" if argv is None else experiment),
         args=arguments,
         default=default,
         registry=_registry(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -283,7 +284,9 @@ def resume_command(run_dir: os.PathLike[str] | str) -> str:
     """How to continue a run of this process."""
     if "jaxlab.core.cli" not in sys.modules:
         return f"run(..., run_dir={os.fspath(run_dir)!r}, resume=True)"
-    return shlex.join([*_program(), "--resume", os.fspath(run_dir)])
+    # What comes before all options names a command of the program.
+    command = itertools.takewhile(lambda argument: not argument.startswith("-"), sys.argv[1:])
+    return shlex.join([*_program(), *command, "--resume", os.fspath(run_dir)])
 
 
 def _program() -> list[str]:

@@ -21,14 +21,15 @@ class Stage(NamedTuple):
       name: Name of the stage and of its folder.
       make: Builds the learner from the results of the stages before, by name.
       steps: Steps of the stage.
-      hyper: Hyper-parameters of the stage; None takes those of the pipeline.
+      hyper: Hyper-parameters of the stage, or a function from the results before to them; None
+        takes those of the pipeline.
       options: Arguments of `run` that differ from the pipeline's.
     """
 
     name: str
     make: Callable[[Results], Learner]
     steps: int
-    hyper: Hyper = None
+    hyper: Hyper | Callable[[Results], Hyper] = None
     options: Mapping[str, Any] = {}
 
 
@@ -67,10 +68,11 @@ def run_stages(
     results: dict[str, Result] = {}
     for stage in pipeline:
         arguments = {"label": stage.name, **options, **stage.options}
+        own = stage.hyper(dict(results)) if callable(stage.hyper) else stage.hyper
         results[stage.name] = run(
             stage.make(dict(results)),
             steps=stage.steps,
-            hyper=hyper if stage.hyper is None else stage.hyper,
+            hyper=hyper if own is None else own,
             run_dir=None if run_dir is None else pathlib.Path(run_dir) / stage.name,
             resume=resume,
             **arguments,
