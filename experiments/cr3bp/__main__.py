@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import experiments.cr3bp
 from experiments.cr3bp.options import OrbitOptions, PropagateOptions
+from experiments.cr3bp.study_options import PRESETS, StudyOptions
 from jaxlab.core import cli
 from jaxlab.core.options import DeviceOptions
 
@@ -15,10 +16,11 @@ PROGRAM = "python -m experiments.cr3bp"
 
 
 class Command(NamedTuple):
-    """A command: its options, whose docstring describes it, and what runs it."""
+    """A command: its options, whose docstring describes it, what runs it, its presets."""
 
     options: type[DeviceOptions]
     body: Callable[[Any], None]
+    presets: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def summary(self) -> str:
@@ -40,9 +42,17 @@ def orbit(options: OrbitOptions) -> None:
     main(options)
 
 
+def study(options: StudyOptions) -> None:
+    """Compare samplers as the options say."""
+    from experiments.cr3bp.study import main
+
+    main(options)
+
+
 COMMANDS = {
     "propagate": Command(PropagateOptions, propagate),
     "orbit": Command(OrbitOptions, orbit),
+    "study": Command(StudyOptions, study, PRESETS),
 }
 
 
@@ -62,7 +72,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"error: {given}: begin with {' or '.join(COMMANDS)}, or --help", file=sys.stderr)
         raise SystemExit(2)
     command = COMMANDS[name]
-    cli.main(f"{PROGRAM} {name}", command.options, command.body, argv=arguments[1:])
+    cli.main(
+        f"cr3bp-{name}",
+        command.options,
+        command.body,
+        presets=command.presets,
+        argv=arguments[1:],
+        program=f"{PROGRAM} {name}",
+    )
 
 
 def usage() -> str:

@@ -1,0 +1,196 @@
+"""Figures of the study, and the best transfer as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.cr3bp.study_options import SAMPLERS
+from jaxlab.agents.mcmc import pareto
+from jaxlab.core import figures
+from jaxlab.envs.cr3bp import exports
+from jaxlab.envs.cr3bp.frames import to_inertial
+from jaxlab.envs.cr3bp.low_thrust import throttle
+from jaxlab.envs.cr3bp.objective import departure
+from jaxlab.envs.cr3bp.propagation import propagate_low_thrust
+from jaxlab.envs.cr3bp.systems import get_system
+
+COLOURS = {
+    "random_walk": "tab:gray",
+    "mala": "tab:blue",
+    "hmc": "tab:green",
+    "nuts": "tab:orange",
+    "samples": "tab:red",
+}
+#: States of the best transfer that are drawn and written.
+POINTS = 600
+#: Date of departure in exported ephemerides, which the problem leaves open.
+EPOCH = "2030-01-01T00:00:00"
+
+
+def draw(
+    study: Any,
+    results: Mapping[str, Any],
+    samples: Mapping[str, Any],
+    chains: Mapping[str, Any],
+    solved: Mapping[str, Any],
+) -> None:
+    """Draw all figures; the best transfer is drawn and written where one was solved."""
+    folder = study.options.run_dir
+    _draw_gaps(folder, samples, chains)
+    _draw_traces(folder, chains)
+    draw_front(folder, solved)
+    best = _best(solved)
+    if best is not None:
+        _draw_transfer(study, *best)
+
+
+def _draw_gaps(folder: Path, samples: Mapping[str, Any], chains: Mapping[str, Any]) -> None:
+    """Histograms of J*: samples of both models, and what chains made of them."""
+    figure, (left, right) = figures.new_figure(9.0, 3.6, ncols=2, sharex=True)
+    bins = np.logspace(-4, 0, 61)
+    for model, cost in samples.items():
+        left.hist(cost.value.ravel(), bins, histtype="step", density=True, label=f"{model} model")
+    for name, of in chains.items():
+        model, sampler = name.split("_", 1)
+        right.hist(
+            of.value.ravel(),
+            bins,
+            histtype="step",
+            density=True,
+            color=COLOURS[sampler],
+            linestyle="-" if model == "tuned" else ":",
+            label=name.replace("_", " "),
+        )
+    for axes, title in ((left, "fresh samples"), (right, "chains")):
+        axes.set(xscale="log", xlabel="J*", ylabel="density", title=title)
+        axes.legend(fontsize="x-small")
+    figures.save_figure(figure, folder, "objective")
+
+
+def _draw_traces(folder: Path, chains: Mapping[str, Any]) -> None:
+    """The median gap of all chains against CPU time."""
+    figure, rows = figures.new_figure(9.0, 3.6, ncols=2, sharey=True)
+    for axes, model in zip(rows, ("base", "tuned"), strict=True):
+        for sampler in SAMPLERS:
+            of = chains[f"{model}_{sampler}"]
+            gaps = np.moveaxis(of.gap, 1, 0).reshape(len(of.step), -1)
+            low, middle, high = np.quantile(gaps, (0.25, 0.5, 0.75), axis=1)
+            spent = of.step * of.cpu_per_step
+            if not np.isfinite(spent).all():
+                continue
+            axes.plot(spent, middle, color=COLOURS[sampler], label=sampler.replace("_", " "))
+            axes.fill_between(spent, low, high, color=COLOURS[sampler], alpha=0.15, linewidth=0)
+        axes.set(yscale="log", xlabel="CPU-seconds", title=f"from the {model} model")
+        axes.legend(fontsize="x-small")
+    rows[0].set_ylabel("gap: median and quartiles of the chains")
+    figures.save_figure(figure, folder, "traces")
+
+
+def draw_front(folder: Path, solved: Mapping[str, Any]) -> None:
+    """Solved transfers by time of flight and propellant, and those that none dominates."""
+    figure, axes = figures.new_figure(6.4, 4.2)
+    every = []
+    for name, found in solved.items():
+        keep = np.asarray(found.solved)
+        points = np.stack([found.time, 100 * np.asarray(found.propellant)], -1)[keep]
+        model, sampler = name.split("_", 1)
+        axes.scatter(
+            *points.T,
+            s=10,
+            color=COLOURS[sampler],
+            marker="o" if model == "tuned" else "x",
+            linewidths=0.8,
+            label=f"{name.replace('_', ' ')} ({len(points)})",
+        )
+        every.append(points)
+    joined = np.concatenate(every)
+    if len(joined):
+        front = joined[pareto.non_dominated(joined)]
+        front = front[np.argsort(front[:, 0])]
+        axes.step(*front.T, where="post", color="black", linewidth=1, label="front")
+    axes.set(xlabel="time of flight (units of the system)", ylabel="propellant (% of the mass)")
+    axes.legend(fontsize="x-small")
+    figures.save_figure(figure, folder, "front")
+
+
+def _best(solved: Mapping[str, Any]) -> tuple[np.ndarray, float] | None:
+    """Costates and time of the solved transfer with the least propellant."""
+    found = [
+        (float(propellant), np.asarray(costates), float(time))
+        for of in solved.values()
+        for costates, time, propellant, done in zip(
+            np.asarray(of.costates).reshape(-1, of.costates.shape[-1]),
+            np.ravel(of.time),
+            np.ravel(of.propellant),
+            np.ravel(of.solved),
+            strict=True,
+        )
+        if done
+    ]
+    if not found:
+        return None
+    _, costates, time = min(found, key=lambda one: one[0])
+    return costates, time
+
+
+def _draw_transfer(study: Any, costates: np.ndarray, time: float) -> None:
+    from experiments.cr3bp.instance import OBJECTIVE, TARGET
+
+    transfer, folder = study.target.transfer, study.options.run_dir
+    begin = departure(OBJECTIVE, jnp.asarray(costates)[None], transfer)[0]
+    times = np.linspace(0, time, POINTS)
+    arc = propagate_low_thrust(
+        jnp.broadcast_to(begin, (POINTS, len(begin))),
+        jnp.asarray(times),
+        float(transfer.mu),
+        transfer.thruster,
+        accuracy=OBJECTIVE.accuracy,
+    )
+    state = np.asarray(arc.state)
+    _draw_paths(folder, transfer, times, state)
+    _draw_throttle(folder, transfer, times, state)
+    flown = exports.trajectory(times, state, get_system("saturn-titan"))
+    exports.write_csv(folder / "transfer.csv", flown, overwrite=True)
+    exports.write_npz(folder / "transfer.npz", flown, overwrite=True)
+    exports.write_oem(
+        folder / "transfer.oem", flown, epoch=EPOCH, object_name=f"TO {TARGET}", overwrite=True
+    )
+
+
+def _draw_paths(folder: Path, transfer: Any, times: np.ndarray, state: np.ndarray) -> None:
+    """The transfer in the turning frame and in one that does not turn."""
+    figure, (left, right) = figures.new_figure(9.0, 4.4, ncols=2)
+    mu = float(transfer.mu)
+    target = np.asarray(transfer.target)
+    left.plot(*target[:, :2].T, color="tab:green", label="target orbit")
+    left.plot(*state[:, :2].T, color="tab:blue", linewidth=1, label="transfer")
+    left.scatter([-mu, 1 - mu], [0, 0], color="black", s=[40, 15])
+    left.set(title="turning frame", xlabel="x", ylabel="y", aspect="equal")
+    left.legend(fontsize="x-small")
+    spatial = np.zeros((len(times), 6))
+    spatial[:, [0, 1, 3, 4]] = state[:, :4]
+    inertial = np.asarray(to_inertial(jnp.asarray(spatial), jnp.asarray(times), mu))
+    right.plot(*inertial[:, :2].T, color="tab:blue", linewidth=1)
+    angle = np.linspace(0, 2 * np.pi, 200)
+    right.plot((1 - mu) * np.cos(angle), (1 - mu) * np.sin(angle), ":", color="black", linewidth=1)
+    right.scatter([0], [0], color="black", s=40)
+    right.set(title="frame that does not turn", xlabel="X", ylabel="Y", aspect="equal")
+    figures.save_figure(figure, folder, "transfer")
+
+
+def _draw_throttle(folder: Path, transfer: Any, times: np.ndarray, state: np.ndarray) -> None:
+    """Throttle, and the primer vector's length beside the switching threshold."""
+    figure, (top, bottom) = figures.new_figure(6.4, 4.8, nrows=2, sharex=True)
+    primer = state[:, 7:9]
+    top.plot(times, throttle(jnp.asarray(state), transfer.thruster)[0])
+    top.set(ylabel="throttle")
+    bottom.plot(times, np.linalg.norm(primer, axis=1), label="length of the primer vector")
+    bottom.plot(times, primer, linewidth=0.8, label=["primer, x", "primer, y"])
+    bottom.set(xlabel="time (units of the system)", ylabel="primer vector")
+    bottom.legend(fontsize="x-small")
+    figures.save_figure(figure, folder, "throttle")
