@@ -5,6 +5,8 @@ The environment is set before JAX is imported; processes that tests start inheri
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import pathlib
 import resource
@@ -58,11 +60,13 @@ BUDGETS = {
     "envs/traffic": 650,
     "envs/cr3bp": 660,
     "envs/qbm": 150,
-    "experiments": 420,
+    "experiments": 560,
     "llm": 260,
     "shaping": 100,
 }
 DEFAULT_BUDGET = 120
+#: Bytes of a process above which compiled programs are forgotten after a file of tests.
+MOST_MEMORY = 3 * 2**30
 
 #: Files that take longest, which begin first: a file goes to one worker as a whole, and one
 #: begun last would keep the other worker waiting.
@@ -125,6 +129,30 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
         budget = BUDGETS.get(wing, DEFAULT_BUDGET)
         mark = "  OVER BUDGET" if spent > budget else ""
         terminalreporter.write_line(f"{wing:20} {spent:7.1f} of {budget}{mark}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_memory() -> Iterator[None]:
+    """Forget compiled programs between files once they fill memory: two workers keep thousands."""
+    yield
+    if _resident_bytes() > MOST_MEMORY:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+        # The C library of Linux keeps what was freed until it is told otherwise.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not tell."""
+    try:
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="session")

@@ -81,4 +81,4 @@ def costs(costates: Any, transfer: Transfer) -> Cost:
     padded = np.concatenate([flat, np.repeat(flat[-1:], padding, 0)])
     parts = [_cost()(jnp.asarray(part), transfer) for part in padded.reshape(-1, BATCH, 4)]
     joined = jax.tree.map(lambda *leaves: np.concatenate(leaves)[: len(flat)], *parts)
-    return jax.tree.map(lambda leaf: leaf.reshape(*costates.shape[:-1], *leaf.shape[1:]), joined)
+    return jax.tree.map(lambda leaf: leaf.reshape((*costates.shape[:-1], *leaf.shape[1:])), joined)

@@ -61,9 +61,9 @@ class Study:
             ),
             self._chains("source_chains", self.source, "random_walk", options.source_steps),
             self._training("base"),
-            *(self._chains(f"base_{name}", self.target, name) for name in SAMPLERS),
+            *(self._chains(f"base_{name}", self.target, name) for name in options.samplers),
             self._training("tuned"),
-            *(self._chains(f"tuned_{name}", self.target, name) for name in SAMPLERS),
+            *(self._chains(f"tuned_{name}", self.target, name) for name in options.samplers),
         ]
         return stages
 
@@ -111,7 +111,9 @@ class Study:
             if name == "base":
                 chains = [positions(results["source_chains"], 0.5)]
                 return diffusion.Hyper(**numbers, data=self._data(chains, self.source, None))
-            chains = [positions(results[f"base_{sampler}"], 0.5) for sampler in SAMPLERS]
+            chains = [
+                positions(results[f"base_{sampler}"], 0.5) for sampler in self.options.samplers
+            ]
             data = self._data(chains, self.target, self.options.temperature)
             return diffusion.Hyper(
                 **numbers, data=data, start=diffusion.model(results["base"].state)

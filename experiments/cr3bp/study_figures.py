@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.cr3bp.study_options import SAMPLERS
 from jaxlab.agents.mcmc import pareto
 from jaxlab.core import figures
 from jaxlab.envs.cr3bp import exports
@@ -42,11 +41,11 @@ def draw(
     """Draw all figures; the best transfer is drawn and written where one was solved."""
     folder = study.options.run_dir
     _draw_gaps(folder, samples, chains)
-    _draw_traces(folder, chains)
+    _draw_traces(folder, chains, study.options.samplers)
     draw_front(folder, solved)
-    best = _best(solved)
-    if best is not None:
-        _draw_transfer(study, *best)
+    found = best(solved)
+    if found is not None:
+        draw_transfer(study, *found)
 
 
 def _draw_gaps(folder: Path, samples: Mapping[str, Any], chains: Mapping[str, Any]) -> None:
@@ -72,11 +71,11 @@ def _draw_gaps(folder: Path, samples: Mapping[str, Any], chains: Mapping[str, An
     figures.save_figure(figure, folder, "objective")
 
 
-def _draw_traces(folder: Path, chains: Mapping[str, Any]) -> None:
+def _draw_traces(folder: Path, chains: Mapping[str, Any], samplers: Sequence[str]) -> None:
     """The median gap of all chains against CPU time."""
     figure, rows = figures.new_figure(9.0, 3.6, ncols=2, sharey=True)
     for axes, model in zip(rows, ("base", "tuned"), strict=True):
-        for sampler in SAMPLERS:
+        for sampler in samplers:
             of = chains[f"{model}_{sampler}"]
             gaps = np.moveaxis(of.gap, 1, 0).reshape(len(of.step), -1)
             low, middle, high = np.quantile(gaps, (0.25, 0.5, 0.75), axis=1)
@@ -118,7 +117,7 @@ def draw_front(folder: Path, solved: Mapping[str, Any]) -> None:
     figures.save_figure(figure, folder, "front")
 
 
-def _best(solved: Mapping[str, Any]) -> tuple[np.ndarray, float] | None:
+def best(solved: Mapping[str, Any]) -> tuple[np.ndarray, float] | None:
     """Costates and time of the solved transfer with the least propellant."""
     found = [
         (float(propellant), np.asarray(costates), float(time))
@@ -138,7 +137,8 @@ def _best(solved: Mapping[str, Any]) -> tuple[np.ndarray, float] | None:
     return costates, time
 
 
-def _draw_transfer(study: Any, costates: np.ndarray, time: float) -> None:
+def draw_transfer(study: Any, costates: np.ndarray, time: float) -> None:
+    """Draw a transfer and write it as a table, as arrays and as an ephemeris."""
     from experiments.cr3bp.instance import OBJECTIVE, TARGET
 
     transfer, folder = study.target.transfer, study.options.run_dir

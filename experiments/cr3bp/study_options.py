@@ -44,6 +44,8 @@ class StudyOptions(RunOptions):
     """Inverse temperature of the chains on the transfer asked about."""
     source_beta: float = 1000.0
     """Inverse temperature of the chains on the related transfer."""
+    samplers: tuple[str, ...] = tuple(SAMPLERS)
+    """Which samplers are compared: random_walk, mala, hmc, nuts."""
     chains: int = 64
     """Chains of each sampler, which begin with the best of the model's samples."""
     search_steps: int = 32
@@ -73,6 +75,14 @@ class StudyOptions(RunOptions):
                 raise ConfigError(
                     f"--{name.replace('_', '-')} {value:g}: expected a positive, finite number"
                 )
+        known = len(set(self.samplers)) == len(self.samplers) and set(self.samplers) <= set(
+            SAMPLERS
+        )
+        if not self.samplers or not known:
+            raise ConfigError(
+                f"--samplers {' '.join(self.samplers)}: expected different ones of "
+                f"{', '.join(SAMPLERS)}"
+            )
         if not 0 < self.duration[0] < self.duration[1] < math.inf:
             raise ConfigError(f"--duration {self.duration}: expected 0 < shortest < longest")
         if not all(0 <= weight < math.inf for weight in self.weights):
@@ -97,6 +107,7 @@ class StudyOptions(RunOptions):
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {
         "seeds": 2,
+        "samplers": ("random_walk", "mala"),
         "steps": 8,
         "chains": 4,
         "search_steps": 2,

@@ -11,7 +11,6 @@ import numpy as np
 from experiments.cr3bp import study_figures
 from experiments.cr3bp.instance import OBJECTIVE, costs
 from experiments.cr3bp.study import MODELS, Study, positions
-from experiments.cr3bp.study_options import SAMPLERS
 from jaxlab.agents.mcmc import pareto
 from jaxlab.core import devices, reporting
 from jaxlab.core.intervals import bootstrap
@@ -50,7 +49,7 @@ def report(study: Study, results: Results) -> None:
     chains = {
         f"{model}_{name}": chains_of(study, results[f"{model}_{name}"])
         for model in MODELS
-        for name in SAMPLERS
+        for name in options.samplers
     }
     solved = {name: _solve(study, positions(results[name])[:, -1]) for name in chains}
     solved |= {f"{model}_samples": _solve(study, x) for model, x in samples.items()}
@@ -144,7 +143,7 @@ def fronts(solved: Mapping[str, Solved]) -> dict[str, Any]:
     }
     every = np.concatenate(list(points.values()))
     if len(every) == 0:
-        return {"front": [], "reference": None, "hypervolume": {name: 0.0 for name in points}}
+        return {"front": [], "reference": None, "hypervolume": dict.fromkeys(points, 0.0)}
     reference = BEYOND * every.max(0)
     best = every[pareto.non_dominated(every)]
     areas = {

@@ -1,0 +1,136 @@
+"""The study of samplers on low-thrust transfers, from the command line to its figures."""
+
+import json
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.cr3bp import study_figures, study_report
+from experiments.cr3bp.__main__ import main
+from experiments.cr3bp.instance import costs, draw_costates, instance
+from experiments.cr3bp.study import Study
+from experiments.cr3bp.study_options import PRESETS, StudyOptions
+from jaxlab.core import runfolder
+from jaxlab.core.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _x64():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """The folder of a finished smoke run."""
+    folder = tmp_path_factory.mktemp("study") / "run"
+    before = jax.config.jax_enable_x64
+    try:
+        main(["study", "--preset", "smoke", "--run-dir", str(folder), "--no-progress"])
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    return folder
+
+
+def test_smoke_leaves_a_run_folder(smoke):
+    summary = json.loads((smoke / runfolder.SUMMARY).read_text())
+    names = {f"{model}_{name}" for model in ("base", "tuned") for name in ("random_walk", "mala")}
+    assert set(summary["chains"]) == names
+    for told in summary["chains"].values():
+        assert 0 < told["acceptance"] < 1
+        assert told["cpu_seconds_per_iteration"] > 0
+        assert len(told["close_at_equal_iterations"]["by_seed"]) == 2
+    assert set(summary["samples"]) == {"base", "tuned"}
+    for name in ("objective", "traces", "front"):
+        assert (smoke / runfolder.FIGURES / f"{name}.png").stat().st_size > 10_000
+    assert "experiment: cr3bp-study" in (smoke / runfolder.CONFIG).read_text()
+
+
+def test_a_finished_study_is_reported_again(smoke, capsys):
+    before = jax.config.jax_enable_x64
+    first = json.loads((smoke / runfolder.SUMMARY).read_text())
+    try:
+        main(["study", "--resume", str(smoke), "--no-progress"])
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    second = json.loads((smoke / runfolder.SUMMARY).read_text())
+    assert second["samples"] == first["samples"]
+    assert second["chains"] == first["chains"]
+    assert "Fresh samples of the models" in capsys.readouterr().out
+
+
+def test_both_transfers_share_all_but_the_mass_ratio():
+    options = StudyOptions(**PRESETS["smoke"])
+    related, asked = (instance(options, related) for related in (True, False))
+    assert related.condition < asked.condition
+    np.testing.assert_allclose(related.transfer.target[0, 0], asked.transfer.target[0, 0])
+    assert related.transfer.thruster == asked.transfer.thruster
+    assert related.transfer.target.shape == asked.transfer.target.shape
+
+
+def test_costs_of_any_number_are_those_of_each():
+    options = StudyOptions(**PRESETS["smoke"])
+    transfer = instance(options, False).transfer
+    x = np.asarray(draw_costates(jax.random.key(0), 6)).reshape(2, 3, 4)
+    many = costs(x, transfer)
+    assert many.value.shape == (2, 3)
+    np.testing.assert_allclose(costs(x[1, 2], transfer).value, many.value[1, 2], rtol=1e-9)
+
+
+def test_shares_count_what_comes_after_adaptation_and_within_the_budget():
+    gap = np.array([[[9.0, 9.0], [0.5, 2.0], [0.5, 0.5], [2.0, 2.0]]])
+    of = study_report.Chains(np.array([2, 4, 6, 8]), gap, gap, 0.1, 0.5)
+    assert study_report.share(of, 2, 6, 1.0) == pytest.approx([0.75])
+    assert study_report.share(of, 2, 8, 1.0) == pytest.approx([0.5])
+    assert np.isnan(study_report.share(of, 2, 3, 1.0)).all()
+
+
+def test_fronts_against_hand_counted_areas():
+    found = SimpleNamespace(
+        propellant=np.array([1.0, 2.0, 2.0, 0.1]),
+        time=np.array([2.0, 1.0, 2.0, 0.1]),
+        solved=np.array([True, True, True, False]),
+    )
+    told = study_report.fronts({"tuned_mala": found})
+    assert told["front"] == [[2.0, 1.0], [1.0, 2.0]]
+    assert told["reference"] == pytest.approx([2.2, 2.2])
+    assert told["hypervolume"]["tuned_mala"] == pytest.approx(1.2 * 0.2 + 0.2 * 1.2 - 0.2 * 0.2)
+
+
+def test_a_transfer_is_drawn_and_written(tmp_path):
+    options = StudyOptions(**PRESETS["smoke"], run_dir=tmp_path)
+    study = Study(options, instance(options, True), instance(options, False))
+    found = SimpleNamespace(
+        costates=np.array([[[0.01, -0.02, 0.05, 0.06]]]),
+        time=np.array([[6.0]]),
+        propellant=np.array([[0.01]]),
+        solved=np.array([[True]]),
+    )
+    study_figures.draw_front(tmp_path, {"tuned_mala": found})
+    costates, time = study_figures.best({"tuned_mala": found})
+    study_figures.draw_transfer(study, costates, time)
+    for name in ("front", "transfer", "throttle"):
+        assert (tmp_path / runfolder.FIGURES / f"{name}.png").stat().st_size > 10_000
+    saved = np.load(tmp_path / "transfer.npz")
+    assert (tmp_path / "transfer.csv").exists()
+    assert (tmp_path / "transfer.oem").read_text().startswith("CCSDS_OEM_VERS")
+    assert len(saved["time"]) == study_figures.POINTS
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samplers": ("mala", "mala")}, "samplers"),
+        ({"samplers": ("gibbs",)}, "random_walk, mala, hmc, nuts"),
+        ({"steps": 9}, "multiple of 4"),
+        ({"duration": (4.0, 2.0)}, "shortest < longest"),
+        ({"beta": 0.0}, "beta"),
+        ({"chains": 10_000}, "samples"),
+        ({"weights": (-1.0, 0.0)}, "weights"),
+    ],
+)
+def test_mistakes_are_named(change, message):
+    with pytest.raises(ConfigError, match=message):
+        StudyOptions(**change).check()
