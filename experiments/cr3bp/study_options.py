@@ -17,8 +17,10 @@ LEAPFROG_STEPS = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StudyOptions(RunOptions):
-    """Do gradients help to find low-thrust transfers? Chains of four samplers begin with samples
-    of a diffusion model of a related transfer; the model is fine-tuned with what they find.
+    """Compare samplers in search of low-thrust transfers: do gradients help, and fine-tuning?
+
+    Chains of each sampler begin with samples of a diffusion model of a related transfer; then the
+    model is fine-tuned with what they found, and chains begin with samples of that.
 
     The planar transfer leads from a circular orbit about Saturn to a distant retrograde orbit
     about Titan; the related one has the mass ratio of Jupiter and Europa, the same orbits and the

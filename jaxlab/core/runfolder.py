@@ -168,9 +168,12 @@ def write_bytes(path: pathlib.Path, data: bytes) -> None:
 
 
 def default_run_dir(experiment: str, preset: str, seed: int) -> pathlib.Path:
-    """`runs/<experiment>/<time>-<preset>-s<seed>`, with a number behind it if taken."""
+    """`runs/<experiment>/<time>-<preset>-s<seed>`, with a number behind it if taken.
+
+    A command of an experiment, `"<experiment> <command>"`, has a folder below that of the experiment.
+    """
     now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = pathlib.Path("runs") / experiment / f"{now}-{preset}-s{seed}"
+    folder = pathlib.Path("runs", *experiment.split()) / f"{now}-{preset}-s{seed}"
     candidate, number = folder, 1
     while candidate.exists():
         number += 1

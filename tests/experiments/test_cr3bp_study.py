@@ -45,7 +45,7 @@ def test_smoke_leaves_a_run_folder(smoke):
     assert set(summary["samples"]) == {"base", "tuned"}
     for name in ("objective", "traces", "front"):
         assert (smoke / runfolder.FIGURES / f"{name}.png").stat().st_size > 10_000
-    assert "experiment: cr3bp-study" in (smoke / runfolder.CONFIG).read_text()
+    assert "experiment: cr3bp study" in (smoke / runfolder.CONFIG).read_text()
 
 
 def test_a_finished_study_is_reported_again(smoke, capsys):
