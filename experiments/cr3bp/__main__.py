@@ -27,7 +27,7 @@ def orbit(options: OrbitOptions) -> None:
 
 def study(options: StudyOptions) -> None:
     """Compare samplers as the options say."""
-    from experiments.cr3bp.study import main
+    from experiments.cr3bp.study_report import main
 
     main(options)
 

@@ -164,12 +164,9 @@ def positions(result: Any, share: float = 0.0) -> np.ndarray:
     return np.moveaxis(records["chain/position"][kept], 0, 1)
 
 
-def main(options: StudyOptions) -> None:
-    """Run the study and report it."""
-    from experiments.cr3bp.study_report import report
-
+def run_study(options: StudyOptions) -> tuple[Study, Results]:
+    """Run all stages."""
     study = Study(options, instance(options, related=True), instance(options, related=False))
     arguments = options.run_arguments()
     arguments.pop("steps")
-    results = run_stages(study.stages(), hyper_axis=0, **arguments)
-    report(study, results)
+    return study, run_stages(study.stages(), hyper_axis=0, **arguments)

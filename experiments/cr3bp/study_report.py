@@ -10,7 +10,8 @@ import numpy as np
 
 from experiments.cr3bp import study_figures
 from experiments.cr3bp.instance import OBJECTIVE, costs
-from experiments.cr3bp.study import MODELS, Study, positions
+from experiments.cr3bp.study import MODELS, Study, positions, run_study
+from experiments.cr3bp.study_options import StudyOptions
 from jaxlab.agents.mcmc import pareto
 from jaxlab.core import devices, reporting
 from jaxlab.core.intervals import bootstrap
@@ -39,6 +40,11 @@ class Chains(NamedTuple):
     value: np.ndarray
     cpu_per_step: float
     acceptance: float
+
+
+def main(options: StudyOptions) -> None:
+    """Run the study and report it."""
+    report(*run_study(options))
 
 
 def report(study: Study, results: Results) -> None:
