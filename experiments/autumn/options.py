@@ -11,7 +11,7 @@ from jaxlab.core.options import DeviceOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions(DeviceOptions):
+class ProgramOptions(DeviceOptions):
     """Options of every command that runs a program."""
 
     program: pathlib.Path | None = None
@@ -42,7 +42,7 @@ class RunOptions(DeviceOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReplayOptions(RunOptions):
+class ReplayOptions(ProgramOptions):
     """Run a program on a list of actions and write frames and cells as JSON.
 
     The layout is that of recorded traces: palette (index 0 is the background), frames (grids
@@ -53,7 +53,7 @@ class ReplayOptions(RunOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GifOptions(RunOptions):
+class GifOptions(ProgramOptions):
     """Run a program on a list of actions and write an animated GIF."""
 
     scale: int = 16

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from experiments.autumn.options import ReplayOptions, RunOptions
+from experiments.autumn.options import ProgramOptions, ReplayOptions
 from jaxlab.core.errors import ConfigError, DataError
 from jaxlab.envs.autumn.checker import check
 from jaxlab.envs.autumn.compiler import CompiledProgram
@@ -34,7 +34,7 @@ def main(options: ReplayOptions) -> None:
         print(f"the program fails in step {len(result['frames'])}: {result['error']}")
 
 
-def prepared(options: RunOptions) -> tuple[CompiledProgram, list[Any]]:
+def prepared(options: ProgramOptions) -> tuple[CompiledProgram, list[Any]]:
     """The compiled program and the actions; warnings go to the standard error."""
     assert options.program is not None
     assert options.actions is not None

@@ -17,10 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.cr3bp.instance import OBJECTIVE, Instance, costs, draw_costates, instance
-from experiments.cr3bp.study_options import LEAPFROG_STEPS, SAMPLERS, StudyOptions
+from experiments.cr3bp.study_options import (
+    LEAPFROG_STEPS,
+    MAX_DOUBLINGS,
+    SAMPLERS,
+    StudyOptions,
+)
 from jaxlab.agents import diffusion, mcmc, random_search
 from jaxlab.core.learner import Learner
 from jaxlab.core.stages import Results, Stage, run_stages
+from jaxlab.envs.cr3bp.rendezvous import Cost
 
 #: Step sizes that adaptation begins with.
 STEP_SIZES = {"random_walk": 1e-3, "mala": 1e-7, "hmc": 1e-4, "nuts": 1e-4}
@@ -40,6 +46,9 @@ class Study:
     options: StudyOptions
     source: Instance
     target: Instance
+    _drawn: dict[str, tuple[np.ndarray, Cost]] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def config(self) -> diffusion.DiffusionConfig:
@@ -72,7 +81,7 @@ class Study:
         warmup = (steps or options.steps) // 2
         steps = steps or options.steps * SAMPLERS[sampler]
         config = mcmc.MCMCConfig(
-            sampler, warmup=warmup, leapfrog_steps=LEAPFROG_STEPS, max_doublings=LEAPFROG_STEPS
+            sampler, warmup=warmup, leapfrog_steps=LEAPFROG_STEPS, max_doublings=MAX_DOUBLINGS
         )
         density = lambda x: -OBJECTIVE(x, of.transfer)  # noqa: E731
         chunk = steps // CHUNKS
@@ -134,8 +143,17 @@ class Study:
             sets.append(diffusion.dataset(x, np.tile(of.condition, (len(x), 1)), weights))
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *sets)
 
-    def samples(self, results: Results, name: str) -> np.ndarray:
-        """Of the model of each seed under the condition of the target, `[seeds, samples, 4]`."""
+    def samples(self, results: Results, name: str) -> tuple[np.ndarray, Cost]:
+        """Of the model of each seed under the condition of the target, `[seeds, samples, 4]`.
+
+        With their costs; drawn and valued once, though every sampler begins with them.
+        """
+        if name not in self._drawn:
+            drawn = self._draw(results, name)
+            self._drawn[name] = drawn, costs(drawn, self.target.transfer)
+        return self._drawn[name]
+
+    def _draw(self, results: Results, name: str) -> np.ndarray:
         keys = jax.random.split(jax.random.key(self.options.seed), self.options.seeds)
         draw = functools.partial(
             diffusion.sample, self.config, n=self.options.samples, cond=self.target.condition
@@ -145,9 +163,8 @@ class Study:
 
     def screened(self, results: Results, name: str) -> np.ndarray:
         """The best of these, `[seeds, chains, 4]`."""
-        drawn = self.samples(results, name)
-        value = costs(drawn, self.target.transfer).value
-        best = np.argsort(value, 1)[:, : self.options.chains]
+        drawn, cost = self.samples(results, name)
+        best = np.argsort(cost.value, 1)[:, : self.options.chains]
         return np.take_along_axis(drawn, best[..., None], 1)
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.cr3bp.instance import OBJECTIVE, TARGET
+from experiments.cr3bp.study import Study
 from jaxlab.agents.mcmc import pareto
 from jaxlab.core import figures
 from jaxlab.envs.cr3bp import exports
+from jaxlab.envs.cr3bp.catalogue import published_orbit
 from jaxlab.envs.cr3bp.frames import to_inertial
 from jaxlab.envs.cr3bp.low_thrust import throttle
 from jaxlab.envs.cr3bp.objective import departure
 from jaxlab.envs.cr3bp.propagation import propagate_low_thrust
-from jaxlab.envs.cr3bp.systems import get_system
 
 COLOURS = {
     "random_walk": "tab:gray",
@@ -32,7 +34,7 @@ EPOCH = "2030-01-01T00:00:00"
 
 
 def draw(
-    study: Any,
+    study: Study,
     results: Mapping[str, Any],
     samples: Mapping[str, Any],
     chains: Mapping[str, Any],
@@ -137,10 +139,8 @@ def best(solved: Mapping[str, Any]) -> tuple[np.ndarray, float] | None:
     return costates, time
 
 
-def draw_transfer(study: Any, costates: np.ndarray, time: float) -> None:
+def draw_transfer(study: Study, costates: np.ndarray, time: float) -> None:
     """Draw a transfer and write it as a table, as arrays and as an ephemeris."""
-    from experiments.cr3bp.instance import OBJECTIVE, TARGET
-
     transfer, folder = study.target.transfer, study.options.run_dir
     begin = departure(OBJECTIVE, jnp.asarray(costates)[None], transfer)[0]
     times = np.linspace(0, time, POINTS)
@@ -154,7 +154,7 @@ def draw_transfer(study: Any, costates: np.ndarray, time: float) -> None:
     state = np.asarray(arc.state)
     _draw_paths(folder, transfer, times, state)
     _draw_throttle(folder, transfer, times, state)
-    flown = exports.trajectory(times, state, get_system("saturn-titan"))
+    flown = exports.trajectory(times, state, published_orbit(TARGET).system)
     exports.write_csv(folder / "transfer.csv", flown, overwrite=True)
     exports.write_npz(folder / "transfer.npz", flown, overwrite=True)
     exports.write_oem(

@@ -13,6 +13,8 @@ from jaxlab.core.options import RunOptions
 #: values and HMC takes four a step, so that all cost about as much.
 SAMPLERS = {"random_walk": 6, "mala": 3, "hmc": 1, "nuts": 1}
 LEAPFROG_STEPS = 4
+#: NUTS doubles its trajectory so many times at most.
+MAX_DOUBLINGS = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -50,15 +50,15 @@ def main(options: StudyOptions) -> None:
 def report(study: Study, results: Results) -> None:
     """Write and print everything the study is judged by."""
     options = study.options
-    samples = {model: study.samples(results, model) for model in MODELS}
-    valued = {model: costs(x, study.target.transfer) for model, x in samples.items()}
+    drawn = {model: study.samples(results, model) for model in MODELS}
+    valued = {model: cost for model, (_, cost) in drawn.items()}
     chains = {
         f"{model}_{name}": chains_of(study, results[f"{model}_{name}"])
         for model in MODELS
         for name in options.samplers
     }
     solved = {name: _solve(study, positions(results[name])[:, -1]) for name in chains}
-    solved |= {f"{model}_samples": _solve(study, x) for model, x in samples.items()}
+    solved |= {f"{model}_samples": _solve(study, x) for model, (x, _) in drawn.items()}
     summary: dict[str, Any] = {
         "samples": {
             model: {

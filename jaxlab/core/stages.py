@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxlab.core import runfolder
-from jaxlab.core.errors import ConfigError
+from jaxlab.core.errors import ConfigError, Interrupted
 from jaxlab.core.learner import Hyper, Learner
+from jaxlab.core.progress import say
+from jaxlab.core.reporting import resume_command
 from jaxlab.core.training import Result, run
 
 Results = Mapping[str, Result]
@@ -57,6 +59,7 @@ def run_stages(
       ConfigError: Two stages share a name, a name is no folder name, or an argument of
         `run` is wrong.
       CheckpointError: As for `run`.
+      Interrupted: As for `run`.
     """
     pipeline = [Stage(*stage) for stage in stages]
     names = [stage.name for stage in pipeline]
@@ -69,14 +72,20 @@ def run_stages(
     for stage in pipeline:
         arguments = {"label": stage.name, **options, **stage.options}
         own = stage.hyper(dict(results)) if callable(stage.hyper) else stage.hyper
-        results[stage.name] = run(
-            stage.make(dict(results)),
-            steps=stage.steps,
-            hyper=hyper if own is None else own,
-            run_dir=None if run_dir is None else pathlib.Path(run_dir) / stage.name,
-            resume=resume,
-            **arguments,
-        )
+        try:
+            results[stage.name] = run(
+                stage.make(dict(results)),
+                steps=stage.steps,
+                hyper=hyper if own is None else own,
+                run_dir=None if run_dir is None else pathlib.Path(run_dir) / stage.name,
+                resume=resume,
+                **arguments,
+            )
+        except Interrupted:
+            # What the run says names its own folder alone.
+            if run_dir is not None:
+                say(f"the pipeline goes on with: {resume_command(run_dir)}")
+            raise
     return results
 
 

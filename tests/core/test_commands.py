@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from jaxlab.core import commands, runfolder
+from jaxlab.core import commands, reporting, runfolder
 from jaxlab.core.commands import Command
 from jaxlab.core.options import DeviceOptions, RunOptions
 
@@ -48,6 +48,13 @@ def test_a_run_has_a_folder_below_its_experiment_and_its_preset(tmp_path, monkey
     assert runfolder.read_config(options.run_dir)[0] == "sums walk"
     (again,) = run("walk", "--resume", str(options.run_dir))
     assert (again.steps, again.run_dir) == (3, options.run_dir)
+
+
+def test_a_stopped_run_goes_on_with_its_command(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["sums", "walk", "--steps", "3"])
+    assert reporting.resume_command("runs/a").endswith(" walk --resume runs/a")
+    monkeypatch.setattr("sys.argv", ["sums", "--steps", "3"])
+    assert " walk " not in reporting.resume_command("runs/a")
 
 
 def test_help_names_all_commands(capsys):

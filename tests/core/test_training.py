@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ import pytest
 from jaxlab.core import learner as contract
 from jaxlab.core import reporting
 from jaxlab.core.chunks import compile_chunk, initialiser, seed_key
-from jaxlab.core.errors import ConfigError
+from jaxlab.core.errors import ConfigError, Interrupted
 from jaxlab.core.learner import Learner
 from jaxlab.core.placement import place
 from jaxlab.core.stages import Stage, combined_performance, run_stages
@@ -361,6 +363,32 @@ def test_stages_build_on_earlier_results(tmp_path):
     assert "run_seconds" in combined_performance(again)
     assert again["first"].performance["run_seconds"] == 0.0
     assert calls == ["first", "second", "first", "second"]
+
+
+def test_hyper_parameters_of_a_stage_may_come_from_results_before(tmp_path):
+    def later(results):
+        return probes.Hyper(learning_rate=results["first"].state.weights[0, 1])
+
+    make = lambda results: probes.noisy_descent()  # noqa: E731
+    results = run_stages(
+        [("first", make, 8), Stage("second", make, 2, later)], hyper=probes.Hyper(), progress=False
+    )
+    rates = [results[name].state.hyper.learning_rate[0] for name in ("first", "second")]
+    assert rates == [np.float32(0.1), results["first"].state.weights[0, 1]]
+
+
+def test_an_interrupted_pipeline_says_how_it_goes_on(tmp_path, capsys):
+    def stop(state, metrics, host):
+        signal.raise_signal(signal.SIGTERM)
+        return state, host
+
+    make = lambda results: probes.noisy_descent()  # noqa: E731
+    stages = [Stage("only", make, 4, options={"chunk": 1, "between": stop})]
+    with pytest.raises(Interrupted):
+        run_stages(stages, hyper=probes.Hyper(), run_dir=tmp_path, progress=False)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("the pipeline goes on with: ")
+    assert told.endswith(reporting.resume_command(tmp_path))
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a/b",), ("",), ("checkpoints",), ("..",)])

@@ -30,7 +30,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxlab.core.errors import ConfigError
-from jaxlab.envs.cr3bp.dop853 import require_x64
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.cr3bp.dynamics import turned
 from jaxlab.envs.cr3bp.transfers import Transfer
 

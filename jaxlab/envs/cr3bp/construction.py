@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxlab.core.environment import Constant
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.cr3bp.catalogue import published_orbit
-from jaxlab.envs.cr3bp.dop853 import require_x64
 from jaxlab.envs.cr3bp.environment import ControlParams, LowThrustControl, Spacecraft
 from jaxlab.envs.cr3bp.transfers import Transfer, circular_start, make_transfer, thruster_in_units
 

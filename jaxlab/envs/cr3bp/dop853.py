@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxlab.core.errors import ConfigError, PrecisionError
+from jaxlab.core.errors import ConfigError
 from jaxlab.envs.cr3bp import dynamics
 from jaxlab.envs.cr3bp.tableau import Row, tableau
 
@@ -163,19 +163,6 @@ class _Lanes(NamedTuple):
     accepted: jax.Array
     status: jax.Array
     args: Any
-
-
-def require_x64(what: str) -> None:
-    """Refuse to go on in 32 bits.
-
-    Raises:
-      PrecisionError: JAX computes in 32 bits.
-    """
-    if not jax.config.jax_enable_x64:
-        raise PrecisionError(
-            f"{what} needs 64-bit floats: set JAX_ENABLE_X64=1 or call "
-            "jax.config.update('jax_enable_x64', True) before anything else"
-        )
 
 
 class _Stages(NamedTuple):

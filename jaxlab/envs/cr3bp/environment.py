@@ -24,9 +24,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.environment import Constant, Env, TimeStep
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.core.spaces import Box
 from jaxlab.envs.cr3bp import dop853, dynamics
-from jaxlab.envs.cr3bp.dop853 import Phase, require_x64
+from jaxlab.envs.cr3bp.dop853 import Phase
 from jaxlab.envs.cr3bp.pictures import Picture
 
 #: Observations are clipped to this, far outside of what a transfer needs.

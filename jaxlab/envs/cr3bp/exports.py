@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.core.runfolder import replacing
 from jaxlab.envs.cr3bp import frames
-from jaxlab.envs.cr3bp.dop853 import require_x64
 from jaxlab.envs.cr3bp.systems import System, get_system
 
 #: Scales in which all seconds are alike; in UTC some minutes have 61.

@@ -27,8 +27,9 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.cr3bp import dop853
-from jaxlab.envs.cr3bp.dop853 import Method, require_x64
+from jaxlab.envs.cr3bp.dop853 import Method
 from jaxlab.envs.cr3bp.flows import flow, guard
 from jaxlab.envs.cr3bp.propagation import Accuracy, solve
 from jaxlab.envs.cr3bp.rendezvous import Cost, Measure, rendezvous

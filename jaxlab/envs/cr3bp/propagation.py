@@ -21,8 +21,9 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.cr3bp import diffrax_engine, dop853
-from jaxlab.envs.cr3bp.dop853 import Method, Status, require_x64
+from jaxlab.envs.cr3bp.dop853 import Method, Status
 from jaxlab.envs.cr3bp.flows import Flow, apart, beside, flow, guard, vector_field
 from jaxlab.envs.cr3bp.low_thrust import Thruster, require_thruster
 from jaxlab.envs.cr3bp.systems import require_mass_parameter

@@ -26,8 +26,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.cr3bp import low_thrust
-from jaxlab.envs.cr3bp.dop853 import Method, Phase, Status, require_x64
+from jaxlab.envs.cr3bp.dop853 import Method, Phase, Status
 from jaxlab.envs.cr3bp.flows import vector_field
 from jaxlab.envs.cr3bp.held_thrust import held_thrust
 from jaxlab.envs.cr3bp.objective import RADII, Objective, departure

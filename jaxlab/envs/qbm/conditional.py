@@ -17,11 +17,12 @@ import numpy as np
 from jaxtyping import Array, Float, Inexact
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.qbm.evaluation import Evaluation, shannon_entropy
 from jaxlab.envs.qbm.gibbs import GibbsState, spectrum
 from jaxlab.envs.qbm.metrics import state_metric
 from jaxlab.envs.qbm.pauli import PauliStrings, assemble, expectations
-from jaxlab.envs.qbm.precision import require_complex128, require_memory, require_x64
+from jaxlab.envs.qbm.precision import require_complex128, require_memory
 from jaxlab.envs.qbm.registers import visible_qubits
 
 

@@ -16,9 +16,9 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.environment import Env, TimeStep
+from jaxlab.core.precision import require_x64
 from jaxlab.core.spaces import Box, Tree
 from jaxlab.envs.qbm import restricted
-from jaxlab.envs.qbm.precision import require_x64
 from jaxlab.envs.qbm.restricted import RestrictedModel
 
 

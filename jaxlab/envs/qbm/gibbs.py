@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Inexact
 
 from jaxlab.core.errors import ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.qbm.pauli import PauliStrings, assemble, expectations
-from jaxlab.envs.qbm.precision import require_complex128, require_dense, require_x64
+from jaxlab.envs.qbm.precision import require_complex128, require_dense
 
 
 class GibbsState(NamedTuple):

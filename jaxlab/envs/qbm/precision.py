@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
-from jaxlab.core.errors import CapacityError, DeviceError, PrecisionError
+from jaxlab.core.errors import CapacityError, DeviceError
+from jaxlab.core.precision import require_x64
 
 #: Qubits of a dense state at most. A decomposition takes 8 times as long with each one more:
 #: about three minutes with 12, half an hour with 13.
@@ -15,19 +15,6 @@ MEMORY = 24 * 2**30
 #: Matrices that live at once while a state is decomposed and its metric computed: 7.9 at 11
 #: qubits, 4.5 for the state alone (measured as the peak of the process).
 MATRICES = 8
-
-
-def require_x64(what: str) -> None:
-    """Refuse to go on in 32 bits.
-
-    Raises:
-      PrecisionError: JAX computes in 32 bits.
-    """
-    if jnp.result_type(float) != jnp.float64:
-        raise PrecisionError(
-            f"{what} needs 64-bit floats: set JAX_ENABLE_X64=1 or call "
-            "jax.config.update('jax_enable_x64', True) before anything else"
-        )
 
 
 def require_complex128(what: str) -> None:

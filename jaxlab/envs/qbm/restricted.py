@@ -20,11 +20,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from jaxlab.core.errors import CapacityError, ConfigError
+from jaxlab.core.precision import require_x64
 from jaxlab.envs.qbm.bloch import spin_potentials, tanh_ratio, tanh_ratio_slope
 from jaxlab.envs.qbm.evaluation import Evaluation, shannon_entropy
 from jaxlab.envs.qbm.hamiltonian import hidden_operators, semi_quantum_strings
 from jaxlab.envs.qbm.pauli import PauliStrings
-from jaxlab.envs.qbm.precision import require_x64
 
 #: Visible units over which sums are exact.
 MOST_VISIBLE = 20
