@@ -16,8 +16,8 @@ class Cache:
     product but not in the loop, and copies every array at every step.
 
     Attributes:
-      keys: For each layer `[batch, groups, slots, dim]`, or `[groups, slots, dim]`.
-      values: The same for values.
+      keys: For each layer `[batch, groups, dim, slots]`, or `[groups, dim, slots]`.
+      values: For each layer `[batch, groups, slots, dim]`, or `[groups, slots, dim]`.
       start: First slot of each row that holds a token, int32 `[batch]`.
       end: Slot of the next token, int32 `[]`.
     """
@@ -30,7 +30,7 @@ class Cache:
     @property
     def slots(self) -> int:
         """How many tokens there is room for."""
-        return self.keys[0].shape[-2]
+        return self.values[0].shape[-2]
 
     def positions(self) -> Int[Array, "batch 1"]:
         """Position of the next token in each row."""
@@ -57,31 +57,43 @@ class Cache:
         )
 
 
-def _stored(layer: Float[Array, "batch groups slots dim"]) -> Array:
+def _stored(layer: Float[Array, "batch groups _ _"]) -> Array:
     return layer[0] if layer.shape[0] == 1 else layer
 
 
 def from_prompt(
-    keys: Float[Array, "layers batch groups time dim"],
+    keys: Float[Array, "layers batch groups dim time"],
     values: Float[Array, "layers batch groups time dim"],
     start: Int[Array, " batch"],
     slots: int,
 ) -> Cache:
     """A cache of `slots` slots that holds what a prompt left behind."""
-    time = keys.shape[3]
-    room = ((0, 0), (0, 0), (0, slots - time), (0, 0))
+    time = values.shape[3]
+    room = (0, slots - time)
     return Cache(
-        keys=tuple(_stored(jnp.pad(layer, room)) for layer in keys),
-        values=tuple(_stored(jnp.pad(layer, room)) for layer in values),
+        keys=tuple(_stored(jnp.pad(layer, (*[(0, 0)] * 3, room))) for layer in keys),
+        values=tuple(_stored(jnp.pad(layer, (*[(0, 0)] * 2, room, (0, 0)))) for layer in values),
         start=start,
         end=jnp.asarray(time, jnp.int32),
     )
 
 
-def write(
+def write_key(
+    cached: Float[Array, "*rows dim slots"], new: Float[Array, "batch groups dim 1"], slot: Array
+) -> Float[Array, "*rows dim slots"]:
+    """`cached` with the keys of one token at `slot`."""
+    return _written(cached, new, slot, -1)
+
+
+def write_value(
     cached: Float[Array, "*rows slots dim"], new: Float[Array, "batch groups 1 dim"], slot: Array
 ) -> Float[Array, "*rows slots dim"]:
-    """`cached` with the keys or values of one token at `slot`."""
-    zero = jnp.zeros((), jnp.int32)
-    place = (*[zero] * (cached.ndim - 2), slot, zero)
-    return jax.lax.dynamic_update_slice(cached, new.reshape(*cached.shape[:-2], 1, -1), place)
+    """`cached` with the values of one token at `slot`."""
+    return _written(cached, new, slot, -2)
+
+
+def _written(cached: Array, new: Array, slot: Array, axis: int) -> Array:
+    rows = cached.shape[:-2]
+    return jax.lax.dynamic_update_slice_in_dim(
+        cached, new.reshape(*rows, *new.shape[-2:]), slot, axis
+    )

@@ -70,7 +70,7 @@ class Decoder(nnx.Module):
         valid: Bool[Array, "batch time"] | None = None,
         remat: bool = False,
     ) -> tuple[Float[Array, "batch time width"], tuple[Array, Array]]:
-        """The normed stream, and keys and values `[layers, batch, groups, time, dim]`."""
+        """The normed stream, and keys `[layers, batch, groups, dim, time]` and values, dim last."""
         context = _prompt_context(self.config, tokens, valid)
         flags = jnp.asarray(np.array(self.config.rope_layers))
 
@@ -137,8 +137,8 @@ class DecodeSteps(nnx.Module):
 
             def store(new_keys: Array, new_values: Array, i: int = i) -> tuple[Array, Array]:
                 return (
-                    caches.write(cache.keys[i], new_keys, cache.end),
-                    caches.write(cache.values[i], new_values, cache.end),
+                    caches.write_key(cache.keys[i], new_keys, cache.end),
+                    caches.write_value(cache.values[i], new_values, cache.end),
                 )
 
             rotates = np.bool_(config.rope_layers[i])

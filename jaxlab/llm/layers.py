@@ -89,11 +89,14 @@ class RMSNorm(nnx.Module):
 
 def attend(
     queries: Float[Array, "batch time heads dim"],
-    keys: Float[Array, "batch groups slots dim"],
+    keys: Float[Array, "batch groups dim slots"],
     values: Float[Array, "batch groups slots dim"],
     mask: Bool[Array, "batch time slots"],
 ) -> Float[Array, "batch time heads dim"]:
     """Grouped-query attention; scores and softmax are float32.
+
+    Keys have their slots last: both products then run along the last axis of what they read,
+    which takes less than half the time of the other order for many rows of one query.
 
     A query that sees no slot (padding) gets some finite average, which nobody reads.
     """
@@ -108,15 +111,15 @@ def attend(
     scores = jax.lax.dot_general(
         asked,
         keys,
-        (((3,), (3,)), both),
+        (((3,), (2,)), both),
         precision=precision,
         preferred_element_type=jnp.float32,
     )
-    scores = scores.reshape(batch, groups, -1, time, keys.shape[2]) * jnp.float32(dim**-0.5)
+    scores = scores.reshape(batch, groups, -1, time, keys.shape[3]) * jnp.float32(dim**-0.5)
     scores = jnp.where(mask[:, None, None], scores, jnp.finfo(jnp.float32).min)
     shares = jax.nn.softmax(scores, axis=-1).astype(queries.dtype)
     mixed = jax.lax.dot_general(
-        shares.reshape(batch, groups, -1, keys.shape[2]),
+        shares.reshape(batch, groups, -1, keys.shape[3]),
         values,
         (((3,), (2,)), both),
         precision=precision,
@@ -223,12 +226,12 @@ class Layer(nnx.Module):
         Args:
           x: The stream.
           context: Rotations and mask.
-          store: From the new keys and values `[batch, groups, time, dim]` to all that are
-            attended to, `[batch, groups, slots, dim]`, without the first axis for a batch of
-            one: a write into a cache.
+          store: From the new keys `[batch, groups, dim, time]` and values `[batch, groups, time,
+            dim]` to all that are attended to, with slots for times and without the first axis
+            for a batch of one: a write into a cache.
         """
         q, k, v = self.attention.project(self.attention_norm(x), context)
-        keys, values = store(jnp.swapaxes(k, 1, 2), jnp.swapaxes(v, 1, 2))
+        keys, values = store(jnp.transpose(k, (0, 2, 3, 1)), jnp.swapaxes(v, 1, 2))
         rows = (k.shape[0], k.shape[2])
         seen = (stored.reshape(*rows, *stored.shape[-2:]) for stored in (keys, values))
         mixed = attend(q, *seen, context.mask)
