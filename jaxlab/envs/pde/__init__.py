@@ -1,0 +1,1 @@
+"""Partial differential equations in one dimension: problems, schemes, references, control."""
