@@ -1,0 +1,1 @@
+"""Combinatorial problems as sequential decision processes, with exact solvers and files."""
