@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import experiments.cr3bp
 from experiments.cr3bp.options import OrbitOptions, PropagateOptions
+from experiments.cr3bp.solve_options import SolveOptions
 from experiments.cr3bp.study_options import PRESETS, StudyOptions
 from jaxlab.core import commands
 from jaxlab.core.commands import Command
@@ -25,6 +26,13 @@ def orbit(options: OrbitOptions) -> None:
     main(options)
 
 
+def solve(options: SolveOptions) -> None:
+    """Find a transfer as the options say."""
+    from experiments.cr3bp.solving import main
+
+    main(options)
+
+
 def study(options: StudyOptions) -> None:
     """Compare samplers as the options say."""
     from experiments.cr3bp.study_report import main
@@ -35,6 +43,7 @@ def study(options: StudyOptions) -> None:
 COMMANDS = {
     "propagate": Command(PropagateOptions, propagate),
     "orbit": Command(OrbitOptions, orbit),
+    "solve": Command(SolveOptions, solve),
     "study": Command(StudyOptions, study, PRESETS),
 }
 

@@ -59,12 +59,12 @@ def instance(options: StudyOptions, related: bool) -> Instance:
     return Instance(transfer, np.array([np.log10(mu)]))
 
 
-def draw_costates(key: jax.Array, count: int) -> jax.Array:
-    """Costates for random search, `[count, 4]`: normal, of a deviation that is drawn itself."""
+def draw_costates(key: jax.Array, count: int, size: int = 4) -> jax.Array:
+    """Costates for random search, `[count, size]`: normal, of a deviation drawn for each."""
     scale_key, key = jax.random.split(key)
     low, high = np.log(DEVIATIONS)
     scale = jnp.exp(jax.random.uniform(scale_key, (count, 1), minval=low, maxval=high))
-    return scale * jax.random.normal(key, (count, 4))
+    return scale * jax.random.normal(key, (count, size))
 
 
 @functools.cache

@@ -68,13 +68,18 @@ class SystemOptions(DeviceOptions):
         value = getattr(self, name)
         for number in value if isinstance(value, tuple) else (value,):
             if number is not None and not math.isfinite(number):
-                raise ConfigError(f"--{name} {number}: expected finite numbers")
+                raise ConfigError(f"--{_flag(name)} {number}: expected finite numbers")
 
     def _check_positive(self, *names: str) -> None:
         for name in names:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"--{name} {value:g}: expected a positive, finite number")
+                raise ConfigError(f"--{_flag(name)} {value:g}: expected a positive, finite number")
+
+
+def _flag(name: str) -> str:
+    """An option as it is written on the command line."""
+    return name.replace("_", "-")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

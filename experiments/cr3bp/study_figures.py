@@ -9,14 +9,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.cr3bp import transfer_files
 from experiments.cr3bp.instance import OBJECTIVE, TARGET
 from experiments.cr3bp.study import Study
 from jaxlab.agents.mcmc import pareto
 from jaxlab.core import figures
-from jaxlab.envs.cr3bp import exports
 from jaxlab.envs.cr3bp.catalogue import published_orbit
-from jaxlab.envs.cr3bp.frames import to_inertial
-from jaxlab.envs.cr3bp.low_thrust import throttle
 from jaxlab.envs.cr3bp.objective import departure
 from jaxlab.envs.cr3bp.propagation import propagate_low_thrust
 
@@ -152,45 +150,14 @@ def draw_transfer(study: Study, costates: np.ndarray, time: float) -> None:
         accuracy=OBJECTIVE.accuracy,
     )
     state = np.asarray(arc.state)
-    _draw_paths(folder, transfer, times, state)
-    _draw_throttle(folder, transfer, times, state)
-    flown = exports.trajectory(times, state, published_orbit(TARGET).system)
-    exports.write_csv(folder / "transfer.csv", flown, overwrite=True)
-    exports.write_npz(folder / "transfer.npz", flown, overwrite=True)
-    exports.write_oem(
-        folder / "transfer.oem", flown, epoch=EPOCH, object_name=f"TO {TARGET}", overwrite=True
-    )
-
-
-def _draw_paths(folder: Path, transfer: Any, times: np.ndarray, state: np.ndarray) -> None:
-    """The transfer in the turning frame and in one that does not turn."""
-    figure, (left, right) = figures.new_figure(9.0, 4.4, ncols=2)
-    mu = float(transfer.mu)
-    target = np.asarray(transfer.target)
-    left.plot(*target[:, :2].T, color="tab:green", label="target orbit")
-    left.plot(*state[:, :2].T, color="tab:blue", linewidth=1, label="transfer")
-    left.scatter([-mu, 1 - mu], [0, 0], color="black", s=[40, 15])
-    left.set(title="turning frame", xlabel="x", ylabel="y", aspect="equal")
-    left.legend(fontsize="x-small")
-    spatial = np.zeros((len(times), 6))
-    spatial[:, [0, 1, 3, 4]] = state[:, :4]
-    inertial = np.asarray(to_inertial(jnp.asarray(spatial), jnp.asarray(times), mu))
-    right.plot(*inertial[:, :2].T, color="tab:blue", linewidth=1)
-    angle = np.linspace(0, 2 * np.pi, 200)
-    right.plot((1 - mu) * np.cos(angle), (1 - mu) * np.sin(angle), ":", color="black", linewidth=1)
-    right.scatter([0], [0], color="black", s=40)
-    right.set(title="frame that does not turn", xlabel="X", ylabel="Y", aspect="equal")
+    figure, axes = figures.new_figure(9.0, 4.4, ncols=2)
+    transfer_files.draw_paths(*axes, transfer, times, state)
     figures.save_figure(figure, folder, "transfer")
-
-
-def _draw_throttle(folder: Path, transfer: Any, times: np.ndarray, state: np.ndarray) -> None:
-    """Throttle, and the primer vector's length beside the switching threshold."""
-    figure, (top, bottom) = figures.new_figure(6.4, 4.8, nrows=2, sharex=True)
-    primer = state[:, 7:9]
-    top.plot(times, throttle(jnp.asarray(state), transfer.thruster)[0])
-    top.set(ylabel="throttle")
-    bottom.plot(times, np.linalg.norm(primer, axis=1), label="length of the primer vector")
-    bottom.plot(times, primer, linewidth=0.8, label=["primer, x", "primer, y"])
-    bottom.set(xlabel="time (units of the system)", ylabel="primer vector")
-    bottom.legend(fontsize="x-small")
+    figure, axes = figures.new_figure(6.4, 4.8, nrows=2, sharex=True)
+    transfer_files.draw_throttle(*axes, transfer, times, state)
     figures.save_figure(figure, folder, "throttle")
+    paths = {name: folder / f"transfer.{name}" for name in transfer_files.KINDS}
+    system = published_orbit(TARGET).system
+    transfer_files.write(
+        paths, times, state, system, EPOCH, object_name=f"TO {TARGET}", overwrite=True
+    )

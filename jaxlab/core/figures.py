@@ -32,13 +32,22 @@ def save_figure(figure: Figure, run_dir: pathlib.Path | str, name: str) -> pathl
     Raises:
       CheckpointError: The disk is full.
     """
+    path = pathlib.Path(run_dir) / runfolder.FIGURES / f"{name}.png"
+    write_figure(figure, path)
+    return path
+
+
+def write_figure(figure: Figure, path: pathlib.Path) -> None:
+    """Write a PNG, whole or nothing of it.
+
+    Raises:
+      CheckpointError: The disk is full.
+    """
     import io
 
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
-    path = pathlib.Path(run_dir) / runfolder.FIGURES / f"{name}.png"
     runfolder.write_bytes(path, buffer.getvalue())
-    return path
 
 
 def draw_curve(
