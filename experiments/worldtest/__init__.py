@@ -1,0 +1,1 @@
+"""WorldTest on Autumn worlds: hidden frames, goals, changed rules; agents beside published scores."""
