@@ -72,6 +72,7 @@ class MaskedFrameTask:
       frames: What was seen, `[steps + 1, size, size]`, `MASKED` where it is hidden.
       choices: Patches of the mask's bounding rectangle, `[6, rows, columns]`.
       answer: Index of the right one. Agents do not see it.
+      floor: Mean score of an agent that acts at random; None if it is not known.
     """
 
     family: ClassVar[Family] = "masked_frame_prediction"
@@ -82,6 +83,7 @@ class MaskedFrameTask:
     frames: Int[np.ndarray, "frames size size"]
     choices: Int[np.ndarray, "options rows columns"]
     answer: int
+    floor: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,6 +99,7 @@ class PlanningTask:
         says; None if it does not.
       plan: Actions known to reach the goal, `[steps, 3]`, empty if none is known. Agents do
         not see it.
+      floor: Mean score of an agent that acts at random; None if it is not known.
     """
 
     family: ClassVar[Family] = "planning"
@@ -109,6 +112,7 @@ class PlanningTask:
     plan: Int[np.ndarray, "steps 3"] = dataclasses.field(
         default_factory=lambda: np.zeros((0, 3), np.int32)
     )
+    floor: float | None = None
 
     def reached(self, frame: Any) -> np.ndarray:
         """Whether pictures `[..., size, size]` of table indices meet the goal, bool `[...]`."""
@@ -130,6 +134,7 @@ class ChangeDetectionTask:
         found exactly (`fixed` mode); empty if there is none, and then the condition counts.
       probe: Actions after which the change is seen, `[steps, 3]`, empty if none are known.
         Agents do not see them.
+      floor: Mean score of an agent that acts at random; None if it is not known.
     """
 
     family: ClassVar[Family] = "change_detection"
@@ -142,6 +147,7 @@ class ChangeDetectionTask:
     probe: Int[np.ndarray, "steps 3"] = dataclasses.field(
         default_factory=lambda: np.zeros((0, 3), np.int32)
     )
+    floor: float | None = None
 
 
 Task = MaskedFrameTask | PlanningTask | ChangeDetectionTask
