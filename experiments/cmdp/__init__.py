@@ -1,0 +1,1 @@
+"""Constrained decision processes with average reward: exact answers, primal-dual actor-critic."""

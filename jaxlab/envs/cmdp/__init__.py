@@ -1,0 +1,1 @@
+"""Constrained Markov decision processes with average reward: exact answers and simulators."""
