@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import experiments.autumn
-from experiments.autumn.options import GifOptions, ReplayOptions
+from experiments.autumn.options import GifOptions, ReplayOptions, TasksOptions
 from jaxlab.core import commands
 from jaxlab.core.commands import Command
 
@@ -24,9 +24,17 @@ def gif(options: GifOptions) -> None:
     main(options)
 
 
+def tasks(options: TasksOptions) -> None:
+    """Write tasks as the options say."""
+    from experiments.autumn.tasking import main
+
+    main(options)
+
+
 COMMANDS = {
     "replay": Command(ReplayOptions, replay),
     "gif": Command(GifOptions, gif),
+    "tasks": Command(TasksOptions, tasks),
 }
 
 

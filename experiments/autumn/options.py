@@ -66,3 +66,41 @@ class GifOptions(ProgramOptions):
         self.at_least("scale", 1)
         if self.frame_rate is not None and not 0 < self.frame_rate <= 50:
             raise ConfigError(f"--frame-rate {self.frame_rate:g}: expected a number in (0, 50]")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TasksOptions(DeviceOptions):
+    """Write tasks of the three families in the layout of the released ones.
+
+    Prompts, answers and programs go to folders of these names. Without --seed and --program
+    the tasks that the library ships are written; with them tasks are made anew: one of each
+    family for the program, or for each program of the suite.
+    """
+
+    out: pathlib.Path | None = None
+    """Folder to write."""
+    program: pathlib.Path | None = None
+    """File of a program, s-expressions (.sexp); by default the programs of the suite."""
+    seed: int | None = None
+    """Seed of the tasks that are made; with --program 0 by default."""
+    random: Literal["reference", "jax"] = "jax"
+    """How the worlds of the tasks draw: as the reference interpreter does, or from JAX keys."""
+    capacity: int = 0
+    """With --program: places that a list gets that grows; 0 for the default."""
+    only: tuple[str, ...] = ()
+    """Names of programs of the suite, by default all."""
+    pack: pathlib.Path | None = None
+    """Also keep the tasks in this file, as the library ships them; tasks that it holds for the
+    same text of a program are not made again."""
+
+    def check(self) -> None:
+        super().check()
+        if self.out is None:
+            raise ConfigError("--out: is missing; give the path of a folder")
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise ConfigError(f"--seed {self.seed}: expected an integer from 0 to 2^32 - 1")
+        self.at_least("capacity", 0)
+        if self.program is not None and self.only:
+            raise ConfigError("--only: names programs of the suite; leave it or --program out")
+        if self.pack is not None and (self.program is not None or self.seed is None):
+            raise ConfigError("--pack: keeps tasks made for the suite; give --seed, no --program")

@@ -41,6 +41,7 @@ class World:
       random: How it draws; released tasks as the reference interpreter does.
       seed: Where its draws begin. Agents do not see it.
       next_order: Order of the next-expressions; empty for that of declaration.
+      capacity: Places of a list that grows; 0 for the default.
     """
 
     name: str
@@ -48,6 +49,7 @@ class World:
     random: RandomMode = "reference"
     seed: int = 0
     next_order: tuple[str, ...] = ()
+    capacity: int = 0
 
     def compiled(self, condition: str | None = None) -> CompiledProgram:
         """The compiled program, the same object for the same world.
@@ -56,7 +58,7 @@ class World:
           ProgramError: the program cannot be compiled, or shows colours of no table.
         """
         try:
-            return _compiled(self.source, self.random, self.next_order, condition)
+            return _compiled(self.source, self.random, self.next_order, self.capacity, condition)
         except ProgramError as error:
             raise ProgramError(f"{self.name}: {error}") from None
 
@@ -190,8 +192,16 @@ def _index(name: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _compiled(
-    source: str, random: RandomMode, next_order: tuple[str, ...], condition: str | None
+    source: str,
+    random: RandomMode,
+    next_order: tuple[str, ...],
+    capacity: int,
+    condition: str | None,
 ) -> CompiledProgram:
     return CompiledProgram(
-        parse(source), random=random, next_order=next_order or None, condition=condition
+        parse(source),
+        random=random,
+        next_order=next_order or None,
+        capacity=capacity or None,
+        condition=condition,
     )

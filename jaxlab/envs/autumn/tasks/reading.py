@@ -131,6 +131,8 @@ def written(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
     answer |= {"seed": world.seed, "random": world.random}
     if world.next_order:
         answer["next_order"] = list(world.next_order)
+    if world.capacity:
+        answer["capacity"] = world.capacity
     if task.floor is not None:
         answer["random_floor"] = task.floor
     return prompt, answer
@@ -248,7 +250,7 @@ def _change(
         source=program.source,
         random=world.random,
         seed=_seed(answer_path, answer, "changed_seed", world.seed),
-        next_order=(),
+        capacity=world.capacity,
     )
     other = grid_size(program, changed)
     if other != size:
@@ -299,9 +301,16 @@ def _world(
     order = answer.get("next_order", [])
     if not isinstance(order, list) or not all(isinstance(n, str) for n in order):
         raise DataError(f"{answer_path}: next_order: expected a list of names")
-    seed = _seed(answer_path, answer, "seed", 0)
+    capacity = answer.get("capacity", 0)
+    if type(capacity) is not int or capacity < 0:
+        raise DataError(f"{answer_path}: capacity: expected a whole number, got {capacity!r}")
     world = World(
-        name=name, source=program.source, random=random, seed=seed, next_order=tuple(order)
+        name=name,
+        source=program.source,
+        random=random,
+        seed=_seed(answer_path, answer, "seed", 0),
+        next_order=tuple(order),
+        capacity=capacity,
     )
     return world, program
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from jaxlab.core.errors import DataError, ProgramError
 from jaxlab.envs.autumn.compiler import CompiledProgram
-from jaxlab.envs.autumn.tasks.formats import ChangeDetectionTask, World
+from jaxlab.envs.autumn.tasks.formats import ChangeDetectionTask, World, table_indices
 from jaxlab.envs.autumn.tasks.generation.mutations import (
     COUNTED,
     Counted,
@@ -61,7 +62,9 @@ def change_detection_task(world: World, key: jax.Array, *, id: str = "") -> Chan
     seeds = rng.integers(0, 2**32, LANES, np.uint32)
     for mutation, counted, after in _candidates(world.source, rng):
         source, clock, condition = changed_source(world.source, mutation, counted, after)
-        changed = World(name=f"{world.name}_changed", source=source, random=world.random)
+        changed = dataclasses.replace(
+            world, name=f"{world.name}_changed", source=source, next_order=()
+        )
         try:
             rollouts = Rollouts(changed, clock=clock)
             run = rollouts.run(rollouts.begin(seeds), seeds, STEPS, curious(world.source))
@@ -74,8 +77,8 @@ def change_detection_task(world: World, key: jax.Array, *, id: str = "") -> Chan
         seed, first = int(seeds[lane]), int(run.differs[lane].argmax())
         return ChangeDetectionTask(
             id=id or f"{world.name}_cd",
-            world=_seeded(world, seed),
-            changed=_seeded(changed, seed),
+            world=dataclasses.replace(world, seed=seed),
+            changed=dataclasses.replace(changed, seed=seed),
             condition=condition,
             clock=clock,
             probe=run.actions[lane, : first + 1],
@@ -132,12 +135,8 @@ def _explained(rollouts: Rollouts, run: Run, first: np.ndarray) -> np.ndarray:
     """Lanes where some draw of the old rules shows the first frame that differs."""
     lanes = np.arange(len(first))
     compiled = rollouts.compiled
-    shade = np.full(256, -1, np.int32)
-    shade[: len(compiled.palette)] = np.arange(len(compiled.palette))
     same = _redrawn(compiled)(run.lanes.before, run.actions[lanes, first])
     frames = run.frames[lanes, first]
-    from jaxlab.envs.autumn.tasks.formats import table_indices
-
     redrawn = table_indices(compiled)[np.asarray(same)]
     return (redrawn == frames[:, None]).all(axis=(2, 3)).any(axis=1)
 
@@ -172,13 +171,3 @@ def _floor(rollouts: Rollouts, seed: int, rng: np.random.Generator) -> float:
             total += chance / _OFFERED * change_score(frame + 1, seen)
             chance *= 1 - 1 / _OFFERED
     return round(total / LANES, 4)
-
-
-def _seeded(world: World, seed: int) -> World:
-    return World(
-        name=world.name,
-        source=world.source,
-        random=world.random,
-        seed=seed,
-        next_order=world.next_order,
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -91,13 +92,7 @@ def _task(
     order = rng.permutation(len(choices))
     return MaskedFrameTask(
         id=id or f"{world.name}_mfp",
-        world=World(
-            name=world.name,
-            source=world.source,
-            random=world.random,
-            seed=seed,
-            next_order=world.next_order,
-        ),
+        world=dataclasses.replace(world, seed=seed),
         actions=actions.astype(np.int32),
         frames=masked,
         choices=np.stack([choices[n] for n in order]),

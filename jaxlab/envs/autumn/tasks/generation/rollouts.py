@@ -16,7 +16,7 @@ from flax import struct
 from jaxtyping import Bool, Int
 
 from jaxlab.core.environment import select
-from jaxlab.envs.autumn.checker import RANDOM
+from jaxlab.envs.autumn.checker import RANDOM, expressions_of
 from jaxlab.envs.autumn.compiler import CompiledProgram, ProgramState
 from jaxlab.envs.autumn.stepping import ACTIONS
 from jaxlab.envs.autumn.syntax import Variable, names_in, parse, walk
@@ -68,8 +68,6 @@ def given() -> Policy:
 @functools.lru_cache(maxsize=256)
 def names_of(source: str) -> frozenset[str]:
     """Names that a program mentions."""
-    from jaxlab.envs.autumn.checker import expressions_of
-
     found: set[str] = set()
     for expression in expressions_of(parse(source)):
         for part in walk(expression):
