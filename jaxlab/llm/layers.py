@@ -18,6 +18,9 @@ from jaxtyping import Array, Bool, Float
 from jaxlab.llm import rope
 from jaxlab.llm.config import ModelConfig
 
+#: Rows of a product up to which a transposed kernel is better on the left.
+FEW_ROWS = 64
+
 #: `(name, shape) -> array`.
 Weights = Callable[[str, tuple[int, ...]], Any]
 
@@ -41,12 +44,16 @@ def product(x: Array, kernel: Array, *, transposed: bool, out: Any = None) -> Ar
     """`x @ kernel`, or `x @ kernel.T`, over the last axis of `x`.
 
     In float32 the product is a true float32 one on accelerators too; bfloat16 is for speed.
+    For a few rows a transposed kernel stands on the left, which takes two thirds of the time on
+    a CPU; for many the turning of what comes out would cost more.
     """
-    axes = (((x.ndim - 1,), (1 if transposed else 0,)), ((), ()))
     precision = jax.lax.Precision.HIGHEST if x.dtype == jnp.float32 else None
-    return jax.lax.dot_general(
-        x, kernel, axes, precision=precision, preferred_element_type=out or x.dtype
-    )
+    options = {"precision": precision, "preferred_element_type": out or x.dtype}
+    if not transposed or x.size > FEW_ROWS * x.shape[-1]:
+        axes = (((x.ndim - 1,), (1 if transposed else 0,)), ((), ()))
+        return jax.lax.dot_general(x, kernel, axes, **options)
+    y = jax.lax.dot_general(kernel, x, (((1,), (x.ndim - 1,)), ((), ())), **options)
+    return jnp.moveaxis(y, 0, -1)
 
 
 class Projection(nnx.Module):
