@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.errors import ConfigError, PromptError
 from jaxlab.llm.decoder import Decoder, DecodeSteps
+from jaxlab.llm.generation import PROMPT_MULTIPLE
 from jaxlab.llm.numbers import NumberCodec
 from jaxlab.llm.sampling import Sampling, entropy, filtered, masked
 from jaxlab.llm.series import SeriesCodec, masks
@@ -50,7 +51,7 @@ def value_distribution(
     decoder: Decoder,
     steps: DecodeSteps,
     codec: NumberCodec,
-    prompt: Int[Array, " time"],
+    prompt: Any,
 ) -> Float[Array, " numbers"]:
     """Probability of every number after a prompt, `[base ** width]`, by walking the whole tree.
 
@@ -60,19 +61,24 @@ def value_distribution(
     Raises:
       PromptError: The prompt and the digits do not fit into the context.
     """
-    prompt = jnp.asarray(prompt, jnp.int32)
+    prompt = np.asarray(prompt, np.int32)
     if prompt.shape[0] + codec.width > decoder.config.context_length:
         raise PromptError(
             f"a prompt of {prompt.shape[0]} tokens and {codec.width} digits: the model's context "
             f"holds {decoder.config.context_length}"
         )
-    return _walk(decoder, steps, codec, prompt)
+    room = decoder.config.context_length - codec.width
+    time = min(-(-len(prompt) // PROMPT_MULTIPLE) * PROMPT_MULTIPLE, room)
+    padded = np.concatenate([np.zeros(time - len(prompt), np.int32), prompt])
+    return _walk(decoder, steps, codec, padded, np.int32(len(prompt)))
 
 
 @jax.jit
-def _walk(decoder: Decoder, steps: DecodeSteps, codec: NumberCodec, prompt: Array) -> Array:
-    length = jnp.full(1, prompt.shape[0], jnp.int32)
-    logits, cache = decoder.prefill(prompt[None], length, prompt.shape[0] + codec.width)
+def _walk(
+    decoder: Decoder, steps: DecodeSteps, codec: NumberCodec, prompt: Array, length: Array
+) -> Array:
+    room = prompt.shape[0] + codec.width
+    logits, cache = decoder.prefill(prompt[None], length[None], room)
     levels = [logits[0, codec.symbols]]
     for depth in range(1, codec.width):
         cache = cache.repeat(codec.base)

@@ -32,7 +32,7 @@ def solve(
     coefficients: Coefficients | None = None,
     velocity: Any = None,
     walls: Walls | None = None,
-) -> Float[Array, "*batch steps+1 points"]:
+) -> Float[Array, "*batch rows points"]:
     """Integrate an equation from an initial field.
 
     Differentiable in the field, the velocity, the duration and the coefficients, and may be
@@ -174,7 +174,7 @@ def reference(
     coefficients: Coefficients | None = None,
     sampling: Literal["uniform", "chebyshev"] = "uniform",
     refine: int | None = None,
-) -> Float[Array, "*batch steps+1 points"]:
+) -> Float[Array, "*batch rows points"]:
     """The refined solution from a spline through nodes, at the points of a coarse grid.
 
     Args:
@@ -248,7 +248,7 @@ def forecast(
     steps: int,
     dt: Any,
     coefficients: Coefficients | None = None,
-) -> Float[Array, "*batch steps points"]:
+) -> Float[Array, "*batch rows points"]:
     """Continue the last rows of a context: the paper's finite-difference baselines.
 
     First-order equations begin with the last row. The wave equation begins leapfrog with the
