@@ -22,6 +22,9 @@ from jaxlab.envs.cr3bp.transfers import Transfer
 DAMPING, FACTOR = 1e-2, 4.0
 #: How far the times may move in a round, in units of the system.
 TIME_STEP = 0.5
+#: Beyond this damping a row is stuck, and gaps of this part of the tolerance are closed: nothing
+#: more is done for either, and the search ends where there is no other.
+STUCK, CLOSED = 1e6, 1e-4
 
 
 class Solved(NamedTuple):
@@ -78,7 +81,7 @@ def solve_transfers(
       costates: Where to begin, `[..., d]`.
       transfer: From where to where.
       objective: How costates are meant and arcs integrated.
-      rounds: Steps to try.
+      rounds: Steps to try at most.
       tolerance: Of position and velocity, in units of the system (those of public scripts for
         the group's solver).
 
@@ -108,8 +111,21 @@ def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) ->
         scale = jnp.append(jnp.full(costates.shape[1], usual), jnp.full(2, 0.1)) ** 2
         scale = jnp.broadcast_to(scale, (len(costates), len(scale)))
 
-        def once(_: Any, carry: Any) -> Any:
-            now, damping, accepted = carry
+        def parts(of: _Point) -> list[jax.Array]:
+            halves = of.residual[:, : size // 2], of.residual[:, size // 2 :]
+            return [jnp.sqrt((part**2).sum(1)) for part in halves]
+
+        def goes_on(now: _Point, damping: jax.Array) -> jax.Array:
+            wide = [gap > CLOSED * most for gap, most in zip(parts(now), tolerance, strict=True)]
+            return (wide[0] | wide[1]) & jnp.isfinite(now.square) & (damping < STUCK)
+
+        def more(carry: Any) -> jax.Array:
+            now, damping, _, n = carry
+            return (n < rounds) & goes_on(now, damping).any()
+
+        def once(carry: Any) -> Any:
+            now, damping, accepted, n = carry
+            going = goes_on(now, damping)
             move = least_change(now, scale, damping)
             # At an end of the duration the others must do without the time.
             stuck = jnp.clip(now.unknowns[:, -2] + move[:, -2], *transfer.duration)
@@ -118,18 +134,19 @@ def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) ->
             move = move.at[:, -2:].set(jnp.clip(move[:, -2:], -TIME_STEP, TIME_STEP))
             trial = now.unknowns + move
             trial = trial.at[:, -2].set(jnp.clip(trial[:, -2], *transfer.duration))
-            new = at(trial)
-            better = (new.square < now.square) & jnp.isfinite(move).all(1)
+            new = at(jnp.where(going[:, None], trial, jnp.nan))
+            better = (new.square < now.square) & jnp.isfinite(move).all(1) & going
             keep = lambda a, b: jnp.where(better.reshape(-1, *(1,) * (a.ndim - 1)), a, b)  # noqa: E731
             now = jax.tree.map(keep, new, now)
-            damping = jnp.clip(jnp.where(better, damping / FACTOR, damping * FACTOR), 1e-12, 1e6)
-            return now, damping, accepted + better
+            changed = jnp.where(better, damping / FACTOR, damping * FACTOR)
+            damping = jnp.where(going, jnp.clip(changed, 1e-12, STUCK), damping)
+            return now, damping, accepted + better, n + 1
 
         count = len(costates)
-        carry = (begin, jnp.full(count, DAMPING), jnp.zeros(count, jnp.int32))
-        end, _, accepted = lax.fori_loop(0, rounds, once, carry)
-        halves = end.residual[:, : size // 2], end.residual[:, size // 2 :]
-        gaps = [jnp.sqrt((part**2).sum(1)) for part in halves]
+        none = jnp.zeros(count, jnp.int32)
+        carry = (begin, jnp.full(count, DAMPING), none, jnp.int32(0))
+        end, _, accepted, _ = lax.while_loop(more, once, carry)
+        gaps = parts(end)
         mass0 = transfer.start[-1]
         return Solved(
             end.unknowns[:, :-2],
