@@ -218,19 +218,38 @@ class Enumeration(NamedTuple):
         """States in all layers."""
         return sum(map(len, self.final))
 
+    def backup(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        """One sweep of Bellman's operator over all layers at once, from any values."""
+        beyond = [*values[1:], np.zeros(0)]
+        return [self._layer(k, after) for k, after in enumerate(beyond)]
+
+    def _layer(self, layer: int, beyond: np.ndarray) -> np.ndarray:
+        """Values of a layer from those of the next."""
+        best = self._action_values(layer, beyond).min(1, initial=np.inf)
+        return np.where(np.isnan(self.final[layer]), best, self.final[layer])
+
+    def _action_values(self, layer: int, beyond: np.ndarray) -> np.ndarray:
+        # The last entry stands for what letters that are illegal lead to.
+        return self.costs[layer] + np.append(beyond, np.inf)[self.following[layer]]
+
     def values(self) -> list[np.ndarray]:
         """Optimal values of each layer; infinite where no string can be completed."""
-        values: list[np.ndarray] = []
-        beyond = np.zeros(0)
-        for following, costs, final in zip(
-            reversed(self.following), reversed(self.costs), reversed(self.final), strict=True
-        ):
-            # The last entry stands for what letters that are illegal lead to.
-            next_values = np.append(beyond, np.inf)
-            best = (costs + next_values[following]).min(1, initial=np.inf)
-            beyond = np.where(np.isnan(final), best, final)
-            values.append(beyond)
-        return values[::-1]
+        values = [np.zeros(0)]
+        for layer in reversed(range(len(self.final))):
+            values.append(self._layer(layer, values[-1]))
+        return values[:0:-1]
+
+    def greedy(self, values: list[np.ndarray]) -> tuple[list[int], float]:
+        """The string that is greedy with respect to values of each layer, and its cost."""
+        at, actions, total = 0, [], 0.0
+        for layer, final in enumerate(self.final):
+            if not np.isnan(final[at]):
+                return actions, total + float(final[at])
+            best = int(np.argmin(self._action_values(layer, values[layer + 1])[at]))
+            actions.append(best)
+            total += float(self.costs[layer][at, best])
+            at = int(self.following[layer][at, best])
+        return actions, np.inf
 
     def solution(self) -> Solution:
         """An optimal string.
@@ -241,15 +260,8 @@ class Enumeration(NamedTuple):
         values = self.values()
         if not np.isfinite(values[0][0]):
             raise ScenarioError("no string can be completed, the instance is infeasible")
-        at, actions = 0, []
-        for layer, final in enumerate(self.final):
-            if not np.isnan(final[at]):
-                break
-            next_values = np.append(values[layer + 1], np.inf)
-            best = int(np.argmin(self.costs[layer][at] + next_values[self.following[layer][at]]))
-            actions.append(best)
-            at = int(self.following[layer][at, best])
-        return Solution(float(values[0][0]), actions, self.count)
+        actions, cost = self.greedy(values)
+        return Solution(cost, actions, self.count)
 
 
 def enumerate_states(
