@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from jaxlab.agents.pdnac.policies import neural_critic as neural_critic
     from jaxlab.agents.pdnac.policies import tabular as tabular
     from jaxlab.agents.pdnac.policies import tabular_critic as tabular_critic
+    from jaxlab.agents.pdnac.ppo import PPOLagrangianConfig as PPOLagrangianConfig
+    from jaxlab.agents.pdnac.ppo import make_ppo_lagrangian as make_ppo_lagrangian
     from jaxlab.agents.pdnac.state import PDNACState as PDNACState
     from jaxlab.agents.pdnac.steps import check_steps as check_steps
     from jaxlab.agents.pdnac.steps import comparison as comparison
@@ -40,6 +42,7 @@ _HOMES = {
         *("Critic", "Policy", "gaussian", "linear", "linear_critic", "neural", "neural_critic"),
         *("tabular", "tabular_critic"),
     ),
+    "ppo": ("PPOLagrangianConfig", "make_ppo_lagrangian"),
     "state": ("PDNACState",),
     "steps": ("check_steps", "comparison", "stable_steps", "theory"),
 }
