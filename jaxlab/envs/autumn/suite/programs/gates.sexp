@@ -1,0 +1,35 @@
+; family: logic
+; Clicks turn four switches. The upper lamp is lit while both of the first two are on, the lower one while
+; just one of the last two is, and the last lamp, a step later, while just one of these lamps is.
+(program
+  (= GRID_SIZE 9)
+  (object Switch (: is_on Bool) (Cell 0 0 (if is_on then "white" else "gray")))
+  (object Wire (Cell 0 0 "darkblue"))
+  (object Lamp (: lit Bool) (Cell 0 0 (if lit then "gold" else "maroon")))
+
+  (: wires (List Wire))
+  (= wires (map (--> spot (Wire spot))
+    (concat (list (rect (Position 2 1) (Position 3 4)) (rect (Position 2 5) (Position 3 8))
+      (rect (Position 6 2) (Position 7 7)) (list (Position 3 2) (Position 3 6))))))
+  (: a Switch)
+  (= a (initnext (Switch false (Position 1 1)) (prev a)))
+  (: b Switch)
+  (= b (initnext (Switch false (Position 1 3)) (prev b)))
+  (: c Switch)
+  (= c (initnext (Switch false (Position 1 5)) (prev c)))
+  (: d Switch)
+  (= d (initnext (Switch false (Position 1 7)) (prev d)))
+  (: last Lamp)
+  (= last (initnext (Lamp false (Position 7 4))
+    (updateObj (prev last) "lit" (!= (.. (prev both) lit) (.. (prev single) lit)))))
+  (: both Lamp)
+  (= both (initnext (Lamp false (Position 4 2))
+    (updateObj (prev both) "lit" (& (.. a is_on) (.. b is_on)))))
+  (: single Lamp)
+  (= single (initnext (Lamp false (Position 4 6))
+    (updateObj (prev single) "lit" (!= (.. c is_on) (.. d is_on)))))
+
+  (on (clicked a) (= a (updateObj (prev a) "is_on" (! (.. (prev a) is_on)))))
+  (on (clicked b) (= b (updateObj (prev b) "is_on" (! (.. (prev b) is_on)))))
+  (on (clicked c) (= c (updateObj (prev c) "is_on" (! (.. (prev c) is_on)))))
+  (on (clicked d) (= d (updateObj (prev d) "is_on" (! (.. (prev d) is_on))))))
