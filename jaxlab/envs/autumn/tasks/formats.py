@@ -118,7 +118,8 @@ class PlanningTask:
 
     def reached(self, frame: Any) -> np.ndarray:
         """Whether pictures `[..., size, size]` of table indices meet the goal, bool `[...]`."""
-        return ((np.asarray(frame) == self.goal) | (self.mask == 0)).all(axis=(-2, -1))
+        met = (np.asarray(frame) == self.goal) | (self.mask == 0)
+        return np.asarray(met.all(axis=(-2, -1)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -89,6 +89,30 @@ class Observation:
         """What is seen now."""
         return self.frames[-1]
 
+    def require(self, act: Act) -> None:
+        """Refuse an act that cannot come next.
+
+        Raises:
+          ConfigError: its kind is not offered, or its numbers are out of range.
+        """
+        if act.kind not in self.offered:
+            where = {"over": "the session is over", "test": f"in the {self.family} test"}
+            raise ConfigError(
+                f"'{act.kind}' is not offered {where.get(self.phase, 'in the interaction')}; "
+                f"expected one of {', '.join(self.offered) or 'nothing'}"
+            )
+        if act.kind == "click":
+            size = self.frames.shape[-1]
+            if not (0 <= act.x < size and 0 <= act.y < size):
+                raise ConfigError(
+                    f"the click at {act.x}, {act.y} is outside the grid; x (column) and y (row) "
+                    f"are integers from 0 to {size - 1}"
+                )
+        elif act.kind == "choose_option" and self.choices is not None:
+            _in_range("option", act.x, len(self.choices))
+        elif act.kind == "choose_frame":
+            _in_range("frame", act.x, self.number + 1)
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -111,6 +135,7 @@ class Result:
     verdict: Verdict
 
 
+@runtime_checkable
 class Agent(Protocol):
     """Takes part in sessions; `begin` is called before each of them."""
 
@@ -186,7 +211,7 @@ class Session:
           ConfigError: its kind is not offered, or its numbers are out of range. Nothing
             happened then, and another act may be tried.
         """
-        self._require(act)
+        self.observation.require(act)
         self._acts += 1
         if act.kind == "quit":
             self._finish()
@@ -210,24 +235,6 @@ class Session:
         if self._trial is None:
             return (*ACTIONS, "reset", "go_to_test", "quit")
         return (*self._trial.offered, "quit")
-
-    def _require(self, act: Act) -> None:
-        offered = self._offered()
-        if act.kind not in offered:
-            where = {"over": "the session is over", "test": f"in the {self.task.family} test"}
-            raise ConfigError(
-                f"'{act.kind}' is not offered {where.get(self._phase, 'in the interaction')}; "
-                f"expected one of {', '.join(offered) or 'nothing'}"
-            )
-        if act.kind == "click":
-            size = self._world.compiled.grid_size
-            if not (0 <= act.x < size and 0 <= act.y < size):
-                raise ConfigError(
-                    f"the click at {act.x}, {act.y} is outside the grid; x (column) and y (row) "
-                    f"are integers from 0 to {size - 1}"
-                )
-        elif self._trial is not None:
-            self._trial.require(act.kind, act.x)
 
     def _explore(self, act: Act) -> None:
         if act.kind == "reset":
@@ -270,6 +277,11 @@ class Session:
             resets=self._resets,
             verdict=verdict,
         )
+
+
+def _in_range(what: str, number: int, count: int) -> None:
+    if not 0 <= number < count:
+        raise ConfigError(f"{what} {number} is not there; expected 0 to {count - 1}")
 
 
 def run_session(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
-from jaxlab.core.errors import ConfigError
 from jaxlab.envs.autumn.stepping import ACTIONS
 from jaxlab.envs.autumn.tasks.formats import (
     ChangeDetectionTask,
@@ -55,6 +54,7 @@ class Verdict:
     trigger: int | None = None
 
 
+@runtime_checkable
 class Trial(Protocol):
     """A test: what it offers, what an act does, whether it is over and what came of it."""
 
@@ -62,8 +62,6 @@ class Trial(Protocol):
 
     @property
     def offered(self) -> tuple[str, ...]: ...
-
-    def require(self, kind: str, number: int) -> None: ...
 
     def act(self, kind: str, x: int, y: int) -> Shown: ...
 
@@ -94,10 +92,6 @@ class MaskedFrameTrial:
     def offered(self) -> tuple[str, ...]:
         last = self._at == len(self._task.actions)
         return ("rewind", "choose_option") if last else ("step",)
-
-    def require(self, kind: str, number: int) -> None:
-        if kind == "choose_option":
-            _in_range("option", number, len(self._task.choices))
 
     def act(self, kind: str, x: int, y: int) -> Shown:
         if kind == "choose_option":
@@ -130,9 +124,6 @@ class PlanningTrial:
     @property
     def offered(self) -> tuple[str, ...]:
         return ACTIONS
-
-    def require(self, kind: str, number: int) -> None:
-        """Nothing: clicks are checked by the session."""
 
     def act(self, kind: str, x: int, y: int) -> Shown:
         self._world.step((ACTIONS.index(kind), x, y))
@@ -180,10 +171,6 @@ class ChangeTrial:
         found = ("found",) if self._steps > QUIET_STEPS else ()
         return (*ACTIONS, "reset", *found)
 
-    def require(self, kind: str, number: int) -> None:
-        if kind == "choose_frame":
-            _in_range("frame", number, self._last + 1)
-
     def act(self, kind: str, x: int, y: int) -> Shown:
         self._time += 1
         if kind in ACTIONS:
@@ -221,8 +208,3 @@ class ChangeTrial:
     def verdict(self) -> Verdict:
         score = change_score(self._reported, self._trigger, self._mode)
         return Verdict(score, reported=self._reported, trigger=self._trigger)
-
-
-def _in_range(what: str, number: Any, count: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
-        raise ConfigError(f"{what} {number} is not there; expected 0 to {count - 1}")
