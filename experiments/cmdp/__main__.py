@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import experiments.cmdp
 from experiments.cmdp.options import SolveOptions, joined
+from experiments.cmdp.study_options import PRESETS, StudyOptions
 from jaxlab.core import commands
 from jaxlab.core.commands import Command
 
@@ -18,7 +19,17 @@ def solve(options: SolveOptions) -> None:
     main(options)
 
 
-COMMANDS = {"solve": Command(SolveOptions, solve)}
+def study(options: StudyOptions) -> None:
+    """Run the study of sampled methods as the options say."""
+    from experiments.cmdp.study_report import main
+
+    main(options)
+
+
+COMMANDS = {
+    "solve": Command(SolveOptions, solve),
+    "study": Command(StudyOptions, study, PRESETS),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
