@@ -1,0 +1,1 @@
+"""Combinatorial problems: exact solvers, heuristics, and values learnt by reinforcement."""
