@@ -31,9 +31,17 @@ def tasks(options: TasksOptions) -> None:
     main(options)
 
 
+def play(options: PlayOptions) -> None:
+    """Serve the page as the options say."""
+    from experiments.autumn.playing import main
+
+    main(options)
+
+
 COMMANDS = {
     "replay": Command(ReplayOptions, replay),
     "gif": Command(GifOptions, gif),
+    "play": Command(PlayOptions, play),
     "tasks": Command(TasksOptions, tasks),
 }
 

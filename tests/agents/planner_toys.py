@@ -22,8 +22,11 @@ def action_rows():
     return np.array([[0, 0], [1, 0], [2, 0], *([3, p] for p in range(SIZE * SIZE))], np.int32)
 
 
-def make_world(noisy=False, jump_from=None):
-    """The world; from frame `jump_from` on, the hero moves by two places."""
+def make_world(noisy=False, jump_from=None, toggles=True):
+    """The world; from frame `jump_from` on, the hero moves by two places.
+
+    Without `toggles` a click on the lamp only lights it.
+    """
 
     def init(key, index):
         return {
@@ -38,11 +41,12 @@ def make_world(noisy=False, jump_from=None):
         stride = 1 if jump_from is None else jnp.where(state["t"] >= jump_from, 2, 1)
         move = jnp.where(kind == LEFT, -stride, jnp.where(kind == RIGHT, stride, 0))
         x = jnp.where(state["lit"], jnp.clip(state["x"] + move, 0, SIZE - 1), state["x"])
-        toggles = (kind == 3) & (place == LAMP_PLACE)
+        touched = (kind == 3) & (place == LAMP_PLACE)
+        lit = state["lit"] ^ touched if toggles else state["lit"] | touched
         spark = jax.random.randint(key, (), 0, SIZE, jnp.int32) if noisy else state["spark"]
         return {
             "x": x.astype(jnp.int32),
-            "lit": state["lit"] ^ toggles,
+            "lit": lit,
             "spark": spark,
             "t": state["t"] + jnp.int32(1),
         }
