@@ -1,0 +1,198 @@
+"""Machines and learners of a study as a pipeline of runs, all data sets and starts in a batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from experiments.qbm.study_options import CHUNKS, KEPT, Studied
+from jaxlab.agents import quantum_em
+from jaxlab.agents.quantum_em import Closed, EMConfig, EMState, Hyper
+from jaxlab.core.learner import Learner, Metrics
+from jaxlab.core.stages import Stage
+from jaxlab.core.training import Result
+from jaxlab.envs.qbm import datasets, restricted
+from jaxlab.envs.qbm.restricted import RestrictedModel
+
+#: Targets by name and number of visible bits.
+TARGETS: dict[str, Callable[[int], np.ndarray]] = {
+    "bernoulli": datasets.bernoulli_mixture,
+    "parity": datasets.parity,
+    "cardinality": datasets.cardinality,
+    "random_strings": datasets.random_strings,
+    "bars": lambda visible: datasets.bars_and_stripes(2, visible // 2, single_lines=True),
+    "all_bars": lambda visible: datasets.bars_and_stripes(2, visible // 2),
+}
+
+
+@struct.dataclass
+class Row:
+    """One start on one data set.
+
+    Attributes:
+      target: Probabilities of visible bits.
+      fit: The learner's state.
+    """
+
+    target: Any
+    fit: EMState
+
+
+class Trained(NamedTuple):
+    """A learner on one machine and data set, from all starts.
+
+    Attributes:
+      step: Iterations where the curve was taken, `[points]`.
+      curve: Divergences there, `[points, seeds]`.
+      last: Divergences at the end, `[seeds]`.
+      em_steps: m-steps that ended (steps that moved, for learners without), `[seeds]`.
+      iterations: Before a run ended by itself, `[seeds]`.
+      best: Parameters of the best start at its best moment, `[size]`.
+      best_divergence: There.
+      cpu_per_step: CPU-seconds of an iteration of all starts.
+    """
+
+    step: np.ndarray
+    curve: np.ndarray
+    last: np.ndarray
+    em_steps: np.ndarray
+    iterations: np.ndarray
+    best: np.ndarray
+    best_divergence: float
+    cpu_per_step: float
+
+
+def targets_of(data: Sequence[str], visible: int) -> np.ndarray:
+    """Targets `[data, 2^visible]`."""
+    return np.stack([TARGETS[name](visible) for name in data])
+
+
+def learner_on_targets(model: RestrictedModel, config: EMConfig) -> Learner:
+    """The learner of `quantum_em.make` whose target is data: `(target, Hyper)` are its numbers.
+
+    So one program trains on all data sets of a size at once. Curves are recorded.
+    """
+
+    def of(target: Any) -> Learner:
+        problem = Closed(
+            model.size,
+            lambda parameters: restricted.evaluate(parameters, model, target),
+            lambda parameters: restricted.metric(parameters, model),
+        )
+        return quantum_em.make(problem, config, keep=True)
+
+    def init(key: jax.Array, hyper: Any) -> Row:
+        target, numbers = hyper
+        target = jnp.asarray(target)
+        return Row(target, of(target).init(key, numbers))
+
+    def step(row: Row, t: jax.Array) -> tuple[Row, Metrics]:
+        fit, metrics = of(row.target).step(row.fit, t)
+        return dataclasses.replace(row, fit=fit), metrics
+
+    return Learner(init, step)
+
+
+def starts(model: RestrictedModel, seed: int, seeds: int, width: float) -> np.ndarray:
+    """Starts `[seeds, size]`, the same for every learner and data set; by seed, whichever others
+    there are."""
+    draw = jax.vmap(
+        lambda number: jax.random.uniform(
+            jax.random.fold_in(jax.random.key(0), number), (model.size,), np.float64, -width, width
+        )
+    )
+    return np.asarray(draw(np.arange(seed, seed + seeds, dtype=np.uint32)))
+
+
+def stage(
+    name: str,
+    model: RestrictedModel,
+    learner: Studied,
+    data: Sequence[str],
+    steps: int,
+    *,
+    seed: int,
+    seeds: int,
+    width: float,
+) -> Stage:
+    """The run of a learner on a machine and all data sets: rows are data sets by starts."""
+    rows = len(data) * seeds
+    target = np.repeat(targets_of(data, model.visible), seeds, 0)
+    start = np.tile(starts(model, seed, seeds, width), (len(data), 1))
+    one = np.ones(rows)
+    default = Hyper()
+    numbers = Hyper(
+        learning_rate=one * learner.learning_rate,
+        damping=one * default.damping,
+        width=one * width,
+        parameters=start,
+    )
+    chunk = steps // CHUNKS
+    thin = next(n for n in range(max(1, chunk // KEPT), 0, -1) if chunk % n == 0)
+    return Stage(
+        name,
+        lambda results: learner_on_targets(model, learner.config),
+        steps,
+        (target, numbers),
+        {
+            "seeds": rows,
+            "hyper_axis": 0,
+            "chunk": chunk,
+            "thin": thin,
+            "checkpoint_every": CHUNKS // 2,
+            "between": cpu_seconds,
+            "show": ("best_divergence", "em_steps"),
+        },
+    )
+
+
+def cpu_seconds(state: Any, metrics: dict[str, Any], host: Any) -> tuple[Any, Any]:
+    """Between chunks: the CPU time of the process so far."""
+    metrics["cpu_seconds"] = np.asarray(time.process_time())
+    return state, host
+
+
+def trained(result: Result, data: Sequence[str]) -> dict[str, Trained]:
+    """What a stage of `stage` left, by data set."""
+    records, metrics, fit = result.records(), result.metrics, result.state.fit
+    step, spent = metrics["step"], np.ravel(metrics["cpu_seconds"])
+    # The first chunk includes compilation, and after a continuation the count begins again.
+    used = np.diff(spent) / np.diff(step)
+    used = np.median(used[used > 0]) if (used > 0).any() else np.nan
+
+    def by_data(values: Any) -> np.ndarray:
+        values = np.asarray(values)
+        return values.reshape(len(data), -1, *values.shape[1:])
+
+    curves = np.moveaxis(np.asarray(records["curve/divergence"]), 0, 1)
+    curve, last, em_steps = by_data(curves), by_data(fit.divergence), by_data(fit.em_steps)
+    iterations = by_data(metrics["steps_in_use"].sum(0))
+    parameters, divergence = by_data(fit.best_parameters), by_data(fit.best_divergence)
+    found = {}
+    for n, name in enumerate(data):
+        best = int(np.argmin(divergence[n]))
+        found[name] = Trained(
+            step=records["step"],
+            curve=curve[n].T,
+            last=last[n],
+            em_steps=em_steps[n],
+            iterations=iterations[n],
+            best=parameters[n, best],
+            best_divergence=float(divergence[n, best]),
+            cpu_per_step=float(used) / len(data),
+        )
+    return found
+
+
+def run_arguments(options: Any) -> dict[str, Any]:
+    """Arguments of `run_stages` from the options; stages have their own steps and rows."""
+    arguments = options.run_arguments()
+    del arguments["steps"], arguments["seeds"]
+    return arguments
