@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import experiments.autumn
 from experiments.autumn.options import GifOptions, ReplayOptions, TasksOptions
+from experiments.autumn.play_options import PlayOptions
 from jaxlab.core import commands
 from jaxlab.core.commands import Command
 
