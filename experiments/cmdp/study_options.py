@@ -42,7 +42,7 @@ class StudyOptions(RunOptions):
     """Transitions over which rates are fitted, ascending."""
     alpha: float = 0.3
     """Step of the policy at a million transitions; rates scale it with one over the root."""
-    beta: float = 0.03
+    beta: float = 0.05
     """Step of the multipliers, likewise."""
     epsilon: float = 0.25
     """Without a known mixing time an outer step has as many inner ones as the horizon to this
