@@ -32,6 +32,7 @@ from jaxlab.envs.cr3bp.flows import Flow, flow, guard
 from jaxlab.envs.cr3bp.low_thrust import Thruster
 from jaxlab.envs.cr3bp.propagation import DEFAULT, Accuracy, checked_states, one_each, solve
 from jaxlab.envs.cr3bp.rendezvous import hermite
+from jaxlab.envs.cr3bp.stages import step_in_loop
 
 #: S within this of zero is a switch's rounding.
 ROUNDING = 1e-13
@@ -306,7 +307,7 @@ def _leg(of: Flow, state: jax.Array, span: jax.Array, args: Any, accuracy: Accur
     def closer(carry: Any) -> Any:
         count, low, high, h, following, _, done = carry
         h = jnp.where(done, h, following)
-        there = dop853.step(of.rates, phase, h, args)
+        there = step_in_loop(of.rates, phase, h, args)
         value, rate = _switching(there, args[2])
         behind = value * (2 * args[3] - 1) < 0
         low, high = jnp.where(behind, low, h), jnp.where(behind, h, high)

@@ -17,10 +17,8 @@ A trajectory that cannot go on (see `Status`) stops where it is, alone.
 from __future__ import annotations
 
 import enum
-import functools
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -29,33 +27,16 @@ import numpy as np
 from jax import lax
 
 from jaxlab.core.errors import ConfigError
-from jaxlab.envs.cr3bp import dynamics
-from jaxlab.envs.cr3bp.tableau import Row, tableau
+from jaxlab.envs.cr3bp.stages import Error as Error
+from jaxlab.envs.cr3bp.stages import Phase as Phase
+from jaxlab.envs.cr3bp.stages import Rates, error_of, moved, reach, stages_of
+from jaxlab.envs.cr3bp.stages import step as step
+from jaxlab.envs.cr3bp.tableau import tableau
 
 #: Growth and shrinkage of the step size, as in Hairer's code.
 SAFETY, SHRINK, GROW = 0.9, 1 / 3, 6.0
 #: Steps below this part of the time reached (or of one unit) cannot be told from no step.
 SMALLEST = 1e-15
-
-Components = tuple[jax.Array, ...]
-
-
-class Phase(NamedTuple):
-    """Where trajectories are: tuples of arrays with a common axis of trajectories.
-
-    Attributes:
-      position: q.
-      velocity: q', of the same shapes.
-      rest: s, what is of first order.
-    """
-
-    position: Components
-    velocity: Components
-    rest: Components = ()
-
-
-#: From a phase with lanes last and arguments to accelerations and rates of the rest.
-Rates = Callable[[Phase, Any], tuple[Sequence[jax.Array], Sequence[jax.Array]]]
 
 
 class Status(enum.IntEnum):
@@ -136,21 +117,6 @@ class Method(NamedTuple):
 DEFAULT = Method()
 
 
-class Error(NamedTuple):
-    """Which error sets the step size; static but for the tolerances.
-
-    Attributes:
-      relative: Tolerance of each component by its size.
-      absolute: Tolerance added to it.
-      controlled: Which components count, of q and q' together and of s; all by default. With
-        those of the state alone, tangents beside it are the derivative of the discrete map.
-    """
-
-    relative: Any = 1e-12
-    absolute: Any = 1e-12
-    controlled: tuple[tuple[bool, ...], tuple[bool, ...]] | None = None
-
-
 class _Lanes(NamedTuple):
     """What is worked on, one trajectory a lane."""
 
@@ -163,96 +129,6 @@ class _Lanes(NamedTuple):
     accepted: jax.Array
     status: jax.Array
     args: Any
-
-
-class _Stages(NamedTuple):
-    """Accelerations and rates of the rest, of each stage."""
-
-    accelerations: list[Sequence[jax.Array]]
-    rates: list[Sequence[jax.Array]]
-
-
-def _combined(row: Row, stages: list[Sequence[jax.Array]], component: int) -> Any:
-    """The row of coefficients times a component of the stages; 0 for a row of zeros."""
-    terms = [a * stages[j][component] for j, a in row]
-    return functools.reduce(operator.add, terms) if terms else 0
-
-
-def _moved(phase: Phase, h: Any, time: float, rows: tuple[Row, Row], stages: _Stages) -> Phase:
-    """A phase after `time` steps of size `h`, with slopes combined by (row, row x tableau)."""
-    first, second = rows
-    pairs = list(enumerate(zip(phase.position, phase.velocity, strict=True)))
-    bends, rates = stages
-    return Phase(
-        tuple(q + h * (time * v + h * _combined(second, bends, n)) for n, (q, v) in pairs),
-        tuple(v + h * _combined(first, bends, n) for n, (_, v) in pairs),
-        tuple(s + h * _combined(first, rates, n) for n, s in enumerate(phase.rest)),
-    )
-
-
-def _stages(rates: Rates, phase: Phase, h: jax.Array, args: Any) -> _Stages:
-    stages = _Stages([], [])
-    for time, rows in tableau().stages:
-        at = _moved(phase, h, time, rows, stages) if time else phase
-        # Slopes that are no sums of `dynamics.summed` may be computed again by all who use them.
-        slopes = lax.optimization_barrier(tuple(map(tuple, rates(at, args))))
-        stages.accelerations.append(slopes[0])
-        stages.rates.append(slopes[1])
-    return stages
-
-
-def step(rates: Rates, phase: Phase, h: jax.Array, args: Any) -> Phase:
-    """One step of size `h [lanes]` from a phase with lanes last."""
-    return _moved(phase, h, 1.0, tableau().weights, _stages(rates, phase, h, args))
-
-
-def _error(old: Phase, h: jax.Array, stages: _Stages, error: Error) -> jax.Array:
-    """Estimated error of a step by the tolerance, root mean square over components, `[lanes]`.
-
-    Positions and velocities are an axis of two, so that the sums are one loop (`summed`).
-    """
-    pairs, rest = error.controlled or ((True,) * len(old.position), (True,) * len(old.rest))
-    bends, rates = stages
-    totals: list[tuple[Any, ...]] = []
-    size = 0
-
-    def squares(a: Any, b: Any, errors: list[Any]) -> tuple[Any, ...]:
-        scale = 1 / (error.absolute + error.relative * jnp.maximum(jnp.abs(a), jnp.abs(b)))
-        return tuple((e * scale) ** 2 for e in errors)
-
-    for n, wanted in enumerate(pairs):
-        if not wanted:
-            continue
-        q, v = old.position[n], old.velocity[n]
-        first = lax.broadcasted_iota(jnp.int32, (2, *q.shape), 0) == 0
-        by_step = jnp.where(first, h, 1)
-
-        def both(rows: tuple[Row, Row], n: int = n, shape: Any = (2, *(1,) * q.ndim)) -> Any:
-            # Weights of both estimates sum to zero: the velocity at the start drops out.
-            places = sorted({j for row in rows for j, _ in row})
-            slopes, double = (dict(row) for row in rows)
-            terms = [
-                np.reshape([double.get(j, 0.0), slopes.get(j, 0.0)], shape) * bends[j][n]
-                for j in places
-            ]
-            return functools.reduce(operator.add, terms)
-
-        a = jnp.where(first, q, v)
-        b = jnp.where(first, q + h * v, v) + h * (by_step * both(tableau().weights))
-        # A loop for each pair: LLVM vectorises no longer ones.
-        sums = dynamics.summed(squares(a, b, [by_step * both(rows) for rows in tableau().errors]))
-        totals.append(tuple(s.sum(tuple(range(s.ndim - 1))) for s in sums))
-        size += 2 * (q.size // q.shape[-1])
-    for n, wanted in enumerate(rest):
-        if wanted:
-            s = old.rest[n]
-            new = s + h * _combined(tableau().weights[0], rates, n)
-            errors = [_combined(rows[0], rates, n) for rows in tableau().errors]
-            totals.append(tuple(e.sum(tuple(range(e.ndim - 1))) for e in squares(s, new, errors)))
-            size += s.size // s.shape[-1]
-    fifth, third = (functools.reduce(operator.add, of) for of in zip(*totals, strict=True))
-    spread = jnp.sqrt(jnp.maximum((fifth + 0.01 * third) * size, jnp.finfo(h.dtype).tiny))
-    return jnp.abs(h) * fifth / spread
 
 
 def integrate(
@@ -311,7 +187,7 @@ def integrate(
         none = jnp.zeros(lanes, jnp.int32)
         spans = jnp.where(index < count, span[at], 0)
         # What cannot begin must not keep a lane busy.
-        known = jnp.isfinite(sum(map(_reach, jax.tree.leaves(phase)))) & jnp.isfinite(spans)
+        known = jnp.isfinite(sum(map(reach, jax.tree.leaves(phase)))) & jnp.isfinite(spans)
         status = jnp.where(known, Status.DONE, Status.STEP_TOO_SMALL).astype(jnp.int32)
         if guard is not None:
             status = jnp.where(guard(phase, own), jnp.int32(Status.COLLISION), status)
@@ -326,14 +202,14 @@ def integrate(
         left = work.span - work.time
         last = work.steps + 1 >= fixed if fixed else jnp.abs(work.h) >= jnp.abs(left)
         h = jnp.where(last, left, work.h)
-        stages = _stages(rates, work.phase, h, work.args)
-        new = _moved(work.phase, h, 1.0, tableau().weights, stages)
+        stages = stages_of(rates, work.phase, h, work.args)
+        new = moved(work.phase, h, 1.0, tableau().weights, stages)
         if fixed:
             # A step without a number is the end, as no smaller one will be tried.
-            good, factor = jnp.isfinite(sum(map(_reach, new.position))) & ~over, 1.0
+            good, factor = jnp.isfinite(sum(map(reach, new.position))) & ~over, 1.0
             small: Any = True
         else:
-            size = _error(work.phase, h, stages, error)
+            size = error_of(work.phase, h, stages, error)
             good = (size <= 1) & ~over
             eighth_root = jnp.sqrt(jnp.sqrt(jnp.sqrt(jnp.maximum(size, 1e-20))))
             # A step without a number is a step too far.
@@ -409,15 +285,10 @@ def _first_step(rates: Rates, phase: Phase, args: Any, error: Error) -> jax.Arra
     sizes = []
     for of in (phase, slopes):
         parts = zip((*of.position, *of.velocity, *of.rest), (*pairs, *pairs, *rest), strict=True)
-        sizes.append(sum(_reach(leaf) for leaf, wanted in parts if wanted))
+        sizes.append(sum(reach(leaf) for leaf, wanted in parts if wanted))
     size = 0.03 * jnp.sqrt(sizes[0] / jnp.maximum(sizes[1], jnp.finfo(sizes[1].dtype).tiny))
     # Nothing is known of the scale at an origin at rest.
     return jnp.clip(size, 1e-6, 1e6)
-
-
-def _reach(leaf: jax.Array) -> jax.Array:
-    """Sum of squares of a component, `[lanes]`."""
-    return (leaf**2).sum(tuple(range(leaf.ndim - 1)))
 
 
 def _rows(leaf: jax.Array, size: int) -> jax.Array:

@@ -15,25 +15,29 @@ meet (`correct_general`).
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float
 
 from jaxlab.core.errors import ConfigError, ConvergenceError
 from jaxlab.envs.cr3bp import dynamics
-from jaxlab.envs.cr3bp.dop853 import Status
-from jaxlab.envs.cr3bp.flows import vector_field
-from jaxlab.envs.cr3bp.propagation import Accuracy, checked_states, one_each, propagate
+from jaxlab.envs.cr3bp.closing import (
+    BALLISTIC,
+    CONDITIONS,
+    FREE,
+    closed,
+    conditions,
+    mirrored,
+    state_of,
+)
+from jaxlab.envs.cr3bp.closing import FINE as FINE
+from jaxlab.envs.cr3bp.propagation import checked_states, one_each, propagate
 
 #: What a correction may hold fixed, by its place among (x, z, vy, half period).
 FIXED = {"x": 0, "z": 1, "vy": 2, "period": 3}
-#: Where (x, z, vy) stand in a state, and where its conditions do.
-FREE, CONDITIONS = np.array([0, 2, 4]), np.array([1, 3, 5])
 #: What a correction without the mirror may hold fixed.
 FIXED_GENERAL = (None, "period", "jacobi")
 #: Periods below this are no orbits: any point closes after no time at all.
@@ -42,9 +46,6 @@ SHORTEST = 1e-6
 AT_REST = 1e-9
 #: What y, vx and vz of a crossing at right angles may be.
 PERPENDICULAR = 1e-6
-#: Orbits are integrated to rounding, half a period at a time.
-FINE = Accuracy(tolerance=1e-14)
-BALLISTIC = vector_field(6)
 
 
 class PeriodicOrbit(NamedTuple):
@@ -70,127 +71,6 @@ class PeriodicOrbit(NamedTuple):
         return dynamics.jacobi_constant(self.state, self.mu)
 
 
-def _state_of(u: jax.Array) -> jax.Array:
-    return jnp.zeros((*u.shape[:-1], 6), u.dtype).at[..., FREE].set(u[..., :3])
-
-
-def _rates(state: jax.Array, mu: Any) -> jax.Array:
-    """Velocities and accelerations of states `[..., 6]`."""
-    return jnp.moveaxis(BALLISTIC(jnp.moveaxis(state, -1, 0), (mu,)), 0, -1)
-
-
-def _conditions(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
-    """y, vx and vz half a period later, `[..., 3]`, and their derivative, `[..., 3, 4]`."""
-    arc = propagate(_state_of(u), u[..., 3], mu, stm=True, accuracy=FINE)
-    rates = _rates(arc.state, mu)
-    by_start = arc.stm[..., CONDITIONS, :][..., FREE]
-    derivative = jnp.concatenate([by_start, rates[..., CONDITIONS, None]], -1)
-    failed = (arc.status != Status.DONE)[..., None]
-    return jnp.where(failed, jnp.nan, arc.state[..., CONDITIONS]), derivative
-
-
-def _halves(u: jax.Array, mu: Any) -> tuple[jax.Array, jax.Array]:
-    """The gap between the halves after and before a state, `[..., 6]`, and its derivative.
-
-    By the unknowns (state, period), `[..., 6, 7]`. An instability grows over half the period only.
-    """
-    state, half = u[..., :6], u[..., 6] / 2
-    arcs = propagate(
-        jnp.stack([state, state]), jnp.stack([half, -half]), mu, stm=True, accuracy=FINE
-    )
-    rates = (_rates(arcs.state[0], mu) + _rates(arcs.state[1], mu)) / 2
-    derivative = jnp.concatenate([arcs.stm[0] - arcs.stm[1], rates[..., None]], -1)
-    failed = (arcs.status != Status.DONE).any(0)[..., None]
-    return jnp.where(failed, jnp.nan, arcs.state[0] - arcs.state[1]), derivative
-
-
-def _solve(matrix: jax.Array, right: jax.Array, rank: int | None = None) -> jax.Array:
-    """Shortest least-squares solution; where a family branches, matrices lose rank."""
-    u, s, vt = jnp.linalg.svd(matrix, full_matrices=False)
-    kept = (s > 1e-12 * s[..., :1]) & (jnp.arange(s.shape[-1]) < (rank or s.shape[-1]))
-    inverse = jnp.where(kept, 1 / jnp.where(kept, s, 1), 0)
-    projected = jnp.einsum("...ij,...i->...j", u, right) * inverse
-    return jnp.einsum("...ji,...j->...i", vt, projected)
-
-
-def _newton(
-    residual: Any, u: jax.Array, tolerance: Any, iterations: int, rank: int | None = None
-) -> tuple[jax.Array, jax.Array]:
-    """Newton on a residual with its derivative; the unknowns and the residual's largest part."""
-
-    def size(values: jax.Array) -> jax.Array:
-        return jnp.abs(values).max(-1)
-
-    def goes_on(carry: Any) -> jax.Array:
-        _, values, _, n = carry
-        return (n < iterations) & (size(values) > tolerance).any()
-
-    def step(carry: Any) -> Any:
-        u, values, derivative, n = carry
-        change = -_solve(derivative, values, rank)
-        # Far from the orbit a full step may leave the problem: at most a tenth of the unknowns.
-        longest = 0.1 * jnp.maximum(jnp.linalg.norm(u, axis=-1), 1e-3)
-        length = jnp.linalg.norm(change, axis=-1)
-        change = change * jnp.minimum(1, longest / jnp.maximum(length, 1e-300))[..., None]
-        new = u + change
-        new_values, new_derivative = residual(new)
-        # One that is there stays: rounding would move it about.
-        there = (size(values) <= tolerance)[..., None]
-        return (
-            jnp.where(there, u, new),
-            jnp.where(there, values, new_values),
-            jnp.where(there[..., None], derivative, new_derivative),
-            n + 1,
-        )
-
-    values, derivative = residual(u)
-    u, values, _, _ = lax.while_loop(goes_on, step, (u, values, derivative, jnp.int32(0)))
-    return u, jnp.where(jnp.isfinite(size(values)), size(values), jnp.inf)
-
-
-@functools.partial(jax.jit, static_argnames=("iterations",))
-def _mirrored(
-    u: jax.Array, mu: Any, row: jax.Array, aim: jax.Array, tolerance: Any, *, iterations: int
-) -> tuple[jax.Array, jax.Array]:
-    """Unknowns (x, z, vy, half period) that meet the three conditions and `row . u = aim`."""
-
-    def residual(u: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values, derivative = _conditions(u, mu)
-        values = jnp.concatenate([values, ((row * u).sum(-1) - aim)[..., None]], -1)
-        return values, jnp.concatenate([derivative, row[..., None, :]], -2)
-
-    return _newton(residual, u, tolerance, iterations)
-
-
-@functools.partial(jax.jit, static_argnames=("fixed", "iterations"))
-def _closed(
-    u: jax.Array, mu: Any, tolerance: Any, *, fixed: str | None, iterations: int
-) -> tuple[jax.Array, jax.Array]:
-    """Unknowns (state, period) whose halves meet.
-
-    The gap lies in the surface of one energy, so that one of its six rows follows from the
-    others; a row against sliding along the orbit and one for what is fixed take its place.
-    """
-    energy = lambda u: dynamics.jacobi_constant(u[..., :6], mu)  # noqa: E731
-    first = u
-
-    def residual(u: jax.Array) -> tuple[jax.Array, jax.Array]:
-        values, derivative = _halves(u, mu)
-        still = jnp.zeros_like(u[..., 0])
-        along = jnp.concatenate([_rates(u[..., :6], mu), still[..., None]], -1)
-        more, slopes = [still], [along]
-        if fixed == "period":
-            more.append(u[..., 6] - first[..., 6])
-            slopes.append(jnp.broadcast_to(jnp.eye(7)[6], u.shape))
-        elif fixed == "jacobi":
-            more.append(energy(u) - energy(first))
-            slopes.append(jax.grad(lambda u: energy(u).sum())(u))
-        values = jnp.concatenate([values, jnp.stack(more, -1)], -1)
-        return values, jnp.concatenate([derivative, jnp.stack(slopes, -2)], -2)
-
-    return _newton(residual, u, tolerance, iterations, rank=6 if fixed is None else 7)
-
-
 def _unknowns(what: str, state: Any, period: Any, mu: Any) -> jax.Array:
     state = checked_states(what, state, mu)
     batch = state.shape[:-1]
@@ -199,7 +79,7 @@ def _unknowns(what: str, state: Any, period: Any, mu: Any) -> jax.Array:
 
 
 def _orbit(u: jax.Array, residual: jax.Array, mu: Any) -> PeriodicOrbit:
-    return PeriodicOrbit(_state_of(u), 2 * u[..., 3], residual, mu)
+    return PeriodicOrbit(state_of(u), 2 * u[..., 3], residual, mu)
 
 
 def correct(
@@ -231,7 +111,7 @@ def correct(
         raise ConfigError(f"fixed '{fixed}' is unknown: {', '.join(FIXED)}")
     u = _unknowns("correct", state, period, mu)
     row = jnp.broadcast_to(jnp.eye(4)[FIXED[fixed]], u.shape)
-    u, residual = _mirrored(u, mu, row, (row * u).sum(-1), tolerance, iterations=iterations)
+    u, residual = mirrored(u, mu, row, (row * u).sum(-1), tolerance, iterations=iterations)
     advice = "give a closer guess, or fix another of x, z, vy and period"
     miss = "misses the xz plane's perpendicular by {:.2e} after half a period"
     _require_closed("correct", residual, tolerance, miss, advice)
@@ -274,7 +154,7 @@ def correct_general(
     batch = state.shape[:-1]
     period = one_each("correct_general", "period", period, batch).reshape(batch)
     u = jnp.concatenate([state, period[..., None]], -1)
-    u, residual = _closed(u, mu, tolerance, fixed=fixed, iterations=iterations)
+    u, residual = closed(u, mu, tolerance, fixed=fixed, iterations=iterations)
     advice = "give a closer guess, or fix another of period, jacobi and None"
     miss = "has halves that miss each other by {:.2e}"
     _require_closed("correct_general", residual, tolerance, miss, advice)
@@ -358,7 +238,7 @@ def continue_family(
         if natural is not None and n:
             guess = u + (u - found[-2])  # the same change as before
         aim = (row * u).sum() + step_size
-        new, residual = _mirrored(guess, orbit.mu, row, aim, tolerance, iterations=iterations)
+        new, residual = mirrored(guess, orbit.mu, row, aim, tolerance, iterations=iterations)
         if not residual <= tolerance:
             raise ConvergenceError(
                 f"continue_family: after {n} of {steps} orbits the next does not close "
@@ -378,7 +258,7 @@ def continue_family(
 @jax.jit
 def _tangent(u: jax.Array, mu: Any, ahead: jax.Array) -> jax.Array:
     """Unit vector along the family, on the side of `ahead`."""
-    _, derivative = _conditions(u, mu)
+    _, derivative = conditions(u, mu)
     _, _, vt = jnp.linalg.svd(derivative, full_matrices=True)
     along = vt[-1]
     return along * jnp.where((along * ahead).sum() < 0, -1, 1)

@@ -94,14 +94,16 @@ def solve_transfers(
     if rounds < 1 or not all(0 < t < np.inf for t in tolerance):
         raise ConfigError(f"rounds {rounds} and tolerance {tolerance} must be positive")
     flat = costates.reshape(-1, costates.shape[-1])
-    found = _solve(objective, rounds, tolerance)(flat, transfer)
+    found = _solve(objective)(flat, transfer, jnp.int32(rounds), jnp.asarray(tolerance))
     return jax.tree.map(lambda leaf: leaf.reshape(*costates.shape[:-1], *leaf.shape[1:]), found)
 
 
 @functools.cache
-def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) -> Any:
+def _solve(objective: Objective) -> Any:
     @jax.jit
-    def many(costates: jax.Array, transfer: Transfer) -> Solved:
+    def many(
+        costates: jax.Array, transfer: Transfer, rounds: jax.Array, tolerance: jax.Array
+    ) -> Solved:
         size = transfer.target.shape[-1]
         at = functools.partial(_point, objective, transfer)
         cost = objective.cost(costates, transfer)
@@ -116,8 +118,8 @@ def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) ->
             return [jnp.sqrt((part**2).sum(1)) for part in halves]
 
         def goes_on(now: _Point, damping: jax.Array) -> jax.Array:
-            wide = [gap > CLOSED * most for gap, most in zip(parts(now), tolerance, strict=True)]
-            return (wide[0] | wide[1]) & jnp.isfinite(now.square) & (damping < STUCK)
+            wide = jnp.stack(parts(now), 1) > CLOSED * tolerance
+            return wide.any(1) & jnp.isfinite(now.square) & (damping < STUCK)
 
         def more(carry: Any) -> jax.Array:
             now, damping, _, n = carry
@@ -154,7 +156,7 @@ def _solve(objective: Objective, rounds: int, tolerance: tuple[float, float]) ->
             jnp.mod(end.unknowns[:, -1], transfer.period),
             *gaps,
             (mass0 - end.mass) / mass0,
-            (gaps[0] <= tolerance[0]) & (gaps[1] <= tolerance[1]),
+            (jnp.stack(gaps, 1) <= tolerance).all(1),
             accepted,
         )
 

@@ -44,3 +44,22 @@ def tableau() -> Tableau:
 
     stages = tuple((float(row.sum()), pair(row)) for row in matrix)
     return Tableau(stages, pair(DOP853.B), (pair(DOP853.E5), pair(DOP853.E3)))
+
+
+class Matrices(NamedTuple):
+    """The same numbers as arrays: of times, of slopes, and of slopes of slopes."""
+
+    times: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    weights: np.ndarray
+    double_weights: np.ndarray
+
+
+@functools.cache
+def matrices() -> Matrices:
+    """The method without its error estimates."""
+    from scipy.integrate import DOP853
+
+    matrix, weights = DOP853.A, DOP853.B
+    return Matrices(matrix.sum(1), matrix, matrix @ matrix, weights, weights @ matrix)

@@ -22,43 +22,23 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.precision import require_x64
-from jaxlab.envs.cr3bp import low_thrust
-from jaxlab.envs.cr3bp.dop853 import Method, Phase, Status
-from jaxlab.envs.cr3bp.flows import vector_field
-from jaxlab.envs.cr3bp.held_thrust import held_thrust
+from jaxlab.envs.cr3bp import low_thrust, plan_solver
+from jaxlab.envs.cr3bp.dop853 import Method
 from jaxlab.envs.cr3bp.objective import RADII, Objective, departure
-from jaxlab.envs.cr3bp.propagation import Accuracy, propagate, propagate_low_thrust, solve
-from jaxlab.envs.cr3bp.solving import DAMPING, FACTOR, TIME_STEP, Solved, least_change
+from jaxlab.envs.cr3bp.propagation import Accuracy, propagate_low_thrust
+from jaxlab.envs.cr3bp.segments import Plan as Plan
+from jaxlab.envs.cr3bp.segments import defect_of, plan_of
+from jaxlab.envs.cr3bp.segments import throttles as throttles
+from jaxlab.envs.cr3bp.solving import Solved
 from jaxlab.envs.cr3bp.transfers import Transfer
 
 ACCURACY = Accuracy(
     tolerance=1e-12, collision_radius=RADII, method=Method(max_steps=4096, refill_every=2)
 )
-#: What a round counts as a usual change of thrust, duration, phase time and final mass.
-USUAL = (0.3, 0.1, 0.1, 0.01)
-#: Final masses below this part of the first are not looked for.
-LEAST_MASS = 0.05
-
-
-class Plan(NamedTuple):
-    """A transfer in segments; n = 2 in the plane, 3 in space.
-
-    Attributes:
-      controls: Thrust by full thrust in the turning frame, at most 1 long, `[..., segments, n]`.
-      duration: Time of flight.
-      phase_time: Time on the target orbit after its stored state.
-      final_mass: On arrival.
-    """
-
-    controls: Float[Array, "*batch segments n"]
-    duration: Float[Array, "*batch"]
-    phase_time: Float[Array, "*batch"]
-    final_mass: Float[Array, "*batch"]
 
 
 class Closed(NamedTuple):
@@ -143,13 +123,44 @@ class Transcription:
           PrecisionError: JAX computes in 32 bits.
           ConfigError: A shape or number is wrong.
         """
-        if not isinstance(rounds, int) or rounds < 1 or not 0 < tolerance < np.inf:
-            raise ConfigError(f"rounds {rounds} and tolerance {tolerance} must be positive")
+        _check_search(rounds, tolerance)
         rows, batch = _rows(self, plan, transfer)
-        axes = transfer.target.shape[-1] // 2
-        end, accepted = _closed(self, rounds)(rows, transfer)
+        found = plan_solver.closed(self.segments, self.accuracy, rounds)(rows, transfer)
+        return self._told(*found, transfer, batch, tolerance)
+
+    def least_propellant(
+        self, plan: Plan, transfer: Transfer, *, rounds: int = 200, tolerance: float = 1e-8
+    ) -> Closed:
+        """Plans nearby that close and burn as little as can be, within the bounds of `close`.
+
+        A local method: it ends where steps gain nothing more, which other plans nearby may. Each
+        round is one evaluation of the defect with its Jacobian.
+
+        Args:
+          plan: Where to begin, best one that closes.
+          transfer: From where to where; its weight of time is not used.
+          rounds: Steps to try at most.
+          tolerance: Of each component of the defect.
+
+        Returns:
+          Of the points met that close the one with the least propellant; where none did, the last.
+
+        Raises:
+          PrecisionError: JAX computes in 32 bits.
+          ConfigError: A shape or number is wrong.
+        """
+        _check_search(rounds, tolerance)
+        rows, batch = _rows(self, plan, transfer)
+        search = plan_solver.lightened(self.segments, self.accuracy)
+        found = search(rows, transfer, jnp.int32(rounds), jnp.asarray(tolerance))
+        return self._told(*found, transfer, batch, tolerance)
+
+    def _told(
+        self, end: Any, accepted: jax.Array, transfer: Transfer, batch: Any, tolerance: float
+    ) -> Closed:
+        """What a solver's points are, with the batch's axes."""
         closed = Closed(
-            _plan(end.unknowns, self.segments, axes),
+            plan_of(end.unknowns, self.segments, transfer.target.shape[-1] // 2),
             end.residual,
             1 - end.unknowns[:, -1] / transfer.start[-1],
             (jnp.abs(end.residual) <= tolerance).all(1),
@@ -211,9 +222,14 @@ class Transcription:
         return jax.tree.map(lambda leaf: leaf.reshape(*batch, *leaf.shape[1:]), plan)
 
 
-def throttles(plan: Plan) -> Float[Array, "*batch segments"]:
-    """Length of the thrust of each segment, which must not be above 1."""
-    return jnp.linalg.norm(plan.controls, axis=-1)
+def _check_search(rounds: Any, tolerance: float) -> None:
+    """Refuse a search that is none.
+
+    Raises:
+      ConfigError: A number is not positive.
+    """
+    if not isinstance(rounds, int) or rounds < 1 or not 0 < tolerance < np.inf:
+        raise ConfigError(f"rounds {rounds} and tolerance {tolerance} must be positive")
 
 
 def _rows(of: Transcription, plan: Plan, transfer: Transfer) -> tuple[jax.Array, Any]:
@@ -236,138 +252,6 @@ def _rows(of: Transcription, plan: Plan, transfer: Transfer) -> tuple[jax.Array,
     return jnp.concatenate(flat, 1), batch
 
 
-def _plan(rows: jax.Array, segments: int, axes: int) -> Plan:
-    controls = rows[:, :-3].reshape(-1, segments, axes)
-    return Plan(controls, rows[:, -3], rows[:, -2], rows[:, -1])
-
-
 @functools.cache
 def _differentiated(of: Transcription) -> Any:
-    return jax.jit(functools.partial(_defect, of))
-
-
-def _defect(of: Transcription, rows: jax.Array, transfer: Transfer) -> tuple[jax.Array, jax.Array]:
-    """Defects `[count, conditions]` and slopes `[count, conditions, unknowns]` of rows."""
-    axes = transfer.target.shape[-1] // 2
-    size, half, count = 2 * axes + 1, of.segments // 2, len(rows)
-    flow = held_thrust(axes)
-    plan = _plan(rows, of.segments, axes)
-    # A row without a number must not keep the others waiting.
-    known = jnp.isfinite(rows).all(1)
-    phase_time = jnp.where(known, jnp.mod(plan.phase_time, transfer.period), 0)
-    first = jnp.broadcast_to(transfer.target[0], (count, 2 * axes))
-    there = propagate(first, phase_time, transfer.mu, accuracy=of.accuracy).state
-    start = jnp.broadcast_to(transfer.start, (count, size))
-    ends = jnp.stack([start, jnp.concatenate([there, plan.final_mass[:, None]], 1)])
-    ways = jnp.array([[1.0], [-1.0]])
-    span = (ways * plan.duration / of.segments).ravel()
-    # Segments in the order in which they are flown, of both halves, and each of all plans.
-    controls = jnp.stack([plan.controls[:, :half], plan.controls[:, half:][:, ::-1]])
-    controls = jnp.moveaxis(controls, 2, 0).reshape(half, 2 * count, axes)
-    columns = jnp.broadcast_to(jnp.eye(size, size + axes), (2 * count, size, size + axes))
-
-    def segment(carry: Any, control: jax.Array) -> Any:
-        y, well = carry
-        args = (transfer.mu, *transfer.thruster[:2], *control.T)
-        arc = solve(y, columns, span, args, of.accuracy, flow)
-        phase = flow.as_phase(list(arc.state.T))
-        accelerations, rest = flow.rates(phase, args)
-        rate = jnp.stack(flow.from_phase(Phase(phase.velocity, accelerations, rest)), 1)
-        return (arc.state, well & (arc.status == Status.DONE)), (arc.stm, rate)
-
-    begin = (ends.reshape(2 * count, size), jnp.concatenate([known, known]))
-    (y, well), (pieces, rate) = lax.scan(segment, begin, controls)
-
-    def back(later: jax.Array, piece: jax.Array) -> Any:
-        own, by_control = piece[..., :size], piece[..., size:]
-        return later @ own, (later @ by_control, later)
-
-    eye = jnp.broadcast_to(jnp.eye(size), (2 * count, size, size))
-    whole, (by_control, later) = lax.scan(back, eye, pieces, reverse=True)
-    by_time = jnp.einsum("sbij,sbj->bi", later, rate).reshape(2, count, size) / of.segments
-    y, whole = y.reshape(2, count, size), whole.reshape(2, count, size, size)[1]
-    by_control = by_control.reshape(half, 2, count, size, axes)
-    by_control = jnp.concatenate([by_control[:, 0], -by_control[::-1, 1]])
-    moving = vector_field(2 * axes)(there.T, (transfer.mu,)).T
-    slope = [
-        jnp.moveaxis(by_control, 0, 2).reshape(count, size, of.segments * axes),
-        (by_time[0] + by_time[1])[..., None],  # backward spans shrink as forward ones grow
-        -jnp.einsum("bij,bj->bi", whole[..., : 2 * axes], moving)[..., None],
-        -whole[..., 2 * axes :],
-    ]
-    well = well.reshape(2, count).all(0)
-    return jnp.where(well[:, None], y[0] - y[1], jnp.nan), jnp.concatenate(slope, 2)
-
-
-class _Point(NamedTuple):
-    """Unknowns, one row each, and their defect with its derivative."""
-
-    unknowns: jax.Array
-    residual: jax.Array
-    slope: jax.Array
-
-    @property
-    def square(self) -> jax.Array:
-        total = (self.residual**2).sum(1)
-        return jnp.where(jnp.isnan(total), jnp.inf, total)
-
-
-@functools.cache
-def _closed(of: Transcription, rounds: int) -> Any:
-    @jax.jit
-    def many(rows: jax.Array, transfer: Transfer) -> tuple[_Point, jax.Array]:
-        axes = transfer.target.shape[-1] // 2
-        count, mass0 = len(rows), transfer.start[-1]
-        usual = np.append(np.full(of.segments * axes, USUAL[0]), USUAL[1:])
-        scale = jnp.broadcast_to(usual**2, (count, len(usual)))
-
-        def at(rows: jax.Array) -> _Point:
-            return _Point(rows, *_defect(of, rows, transfer))
-
-        def allowed(rows: jax.Array) -> jax.Array:
-            """The nearest row within all bounds."""
-            plan = _plan(rows, of.segments, axes)
-            controls = plan.controls / jnp.maximum(throttles(plan), 1)[..., None]
-            duration = jnp.clip(plan.duration, *transfer.duration)
-            mass = jnp.clip(plan.final_mass, LEAST_MASS * mass0, mass0)
-            others = jnp.stack([duration, plan.phase_time, mass], 1)
-            return jnp.concatenate([controls.reshape(count, -1), others], 1)
-
-        def along_bounds(now: _Point, move: jax.Array) -> _Point:
-            """The same without the changes that a move would make across bounds."""
-            trial = _plan(now.unknowns + move, of.segments, axes)
-            controls = _plan(now.unknowns, of.segments, axes).controls
-            length = jnp.linalg.norm(controls, axis=-1, keepdims=True)
-            outside = (throttles(trial) > 1)[..., None] & (length > 0.95)
-            normal = jnp.where(outside, controls / jnp.where(length > 0, length, 1), 0)
-            slope = now.slope[..., :-3].reshape(count, -1, of.segments, axes)
-            across = jnp.einsum("ncsi,nsi->ncs", slope, normal)
-            slope = slope - across[..., None] * normal[:, None]
-            others = (now.unknowns + move)[:, -3:]
-            free = allowed(now.unknowns + move)[:, -3:] == others
-            slope = jnp.concatenate(
-                [slope.reshape(count, -1, of.segments * axes), now.slope[..., -3:] * free[:, None]],
-                2,
-            )
-            return now._replace(slope=slope)
-
-        def once(_: Any, carry: Any) -> Any:
-            now, damping, accepted = carry
-            move = least_change(now, scale, damping)
-            limited = now
-            for _ in range(2):  # what is kept at its bound makes others reach theirs
-                limited = along_bounds(limited, move)
-                move = least_change(limited, scale, damping)
-            move = move.at[:, -3:].set(jnp.clip(move[:, -3:], -TIME_STEP, TIME_STEP))
-            new = at(allowed(now.unknowns + move))
-            better = (new.square < now.square) & jnp.isfinite(move).all(1)
-            keep = lambda a, b: jnp.where(better.reshape(-1, *(1,) * (a.ndim - 1)), a, b)  # noqa: E731
-            now = jax.tree.map(keep, new, now)
-            damping = jnp.clip(jnp.where(better, damping / FACTOR, damping * FACTOR), 1e-14, 1e6)
-            return now, damping, accepted + better
-
-        carry = (at(allowed(rows)), jnp.full(count, DAMPING), jnp.zeros(count, jnp.int32))
-        end, _, accepted = lax.fori_loop(0, rounds, once, carry)
-        return end, accepted
-
-    return many
+    return jax.jit(lambda rows, transfer: defect_of(rows, transfer, of.segments, of.accuracy))

@@ -1,5 +1,7 @@
 """The objective of a transfer against scipy and central differences."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,9 @@ SYSTEM = get_system("saturn-titan")
 MU = SYSTEM.mass_parameter
 IN_PLANE = [0, 1, 3, 4]
 RNG = np.random.default_rng(0)
-COSTATES = 0.1 * RNG.normal(size=(48, 4))
+#: As many everywhere: programs are compiled for a number of rows.
+ROWS = 16
+COSTATES = 0.1 * RNG.normal(size=(48, 4))[:ROWS]
 FINE = ACCURACY._replace(tolerance=1e-13)
 
 
@@ -52,6 +56,12 @@ def transfer(duration=(5.0, 20.0), weights=(1e-2, 1e-4), orbit=None, **options):
         weights=weights,
         **options,
     )
+
+
+@functools.cache
+def slopes(objective):
+    """J* and its gradient for rows of costates, compiled once for all transfers."""
+    return jax.jit(jax.vmap(jax.value_and_grad(objective), (0, None)))
 
 
 def least_by_scipy(row, objective, task):
@@ -90,7 +100,7 @@ def least_by_scipy(row, objective, task):
 
 def test_the_least_cost_is_that_of_scipy():
     objective, task = Objective(accuracy=FINE), transfer()
-    found = objective.cost(COSTATES[:8], task)
+    found = objective.cost(COSTATES, task)
     for n, row in enumerate(COSTATES[:4]):
         value, times = least_by_scipy(row, objective, task)
         np.testing.assert_allclose(found.value[n], value, rtol=0, atol=2e-9)
@@ -106,18 +116,17 @@ def test_the_least_cost_is_that_of_scipy():
     ],
 )
 def test_the_gradient_is_that_of_central_differences(gap, duration, mass_costate):
-    objective, task = Objective(gap=gap, mass_costate=mass_costate), transfer(duration)
+    objective = Objective(gap=gap, mass_costate=mass_costate, accuracy=FINE)
+    task = transfer(duration)
     costates = jnp.asarray(COSTATES)
     if mass_costate is None:
         costates = jnp.concatenate([costates, jnp.full((len(costates), 1), -0.9)], 1)
-    value = jax.jit(lambda rows: objective.cost(rows, task).value)
-    slope = jax.jit(jax.vmap(jax.value_and_grad(lambda row: objective(row, task))))
-    values, gradient = slope(costates)
-    np.testing.assert_allclose(values, value(costates), rtol=1e-14)
+    values, gradient = slopes(objective)(costates, task)
+    np.testing.assert_allclose(values, objective.cost(costates, task).value, rtol=1e-14)
     size, step = costates.shape[1], 1e-6
     moves = step * np.concatenate([np.eye(size), -np.eye(size)])
-    moved = value((costates[:, None] + moves).reshape(-1, size)).reshape(len(costates), 2, size)
-    differences = (moved[:, 0] - moved[:, 1]) / (2 * step)
+    moved = np.stack([objective.cost(costates + move, task).value for move in moves], 1)
+    differences = (moved[:, :size] - moved[:, size:]) / (2 * step)
     relative = np.linalg.norm(differences - gradient, axis=1) / np.linalg.norm(gradient, axis=1)
     assert np.median(relative) < 1e-6
     # Where another minimum takes over there is a kink, and some arcs are chaotic.
@@ -129,12 +138,12 @@ def test_an_end_of_the_duration_can_be_best():
     task = transfer((12.0, 20.0), weights=(0.0, 10.0))
     objective = Objective(accuracy=FINE)
     cost = objective.cost
-    np.testing.assert_allclose(cost(COSTATES[:8], task).time, 12.0)
-    gradient = jax.jit(jax.grad(objective))(jnp.asarray(COSTATES[0]), task)
-    step = np.eye(4) * 1e-6
-    ends = cost(np.concatenate([COSTATES[0] + step, COSTATES[0] - step]), task)  # eight, too
-    differences = (ends.value[:4] - ends.value[4:]) / 2e-6
-    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cost(COSTATES, task).time, 12.0)
+    _, gradient = slopes(objective)(jnp.asarray(COSTATES), task)
+    step = np.tile(np.eye(4), (2, 1)) * 1e-6
+    ends = cost(np.concatenate([COSTATES[0] + step, COSTATES[0] - step]), task).value  # rows again
+    differences = (ends[:4] - ends[ROWS // 2 :][:4]) / 2e-6
+    np.testing.assert_allclose(gradient[0], differences, rtol=1e-5, atol=1e-6)
 
 
 def test_space_contains_the_plane():
@@ -147,7 +156,7 @@ def test_space_contains_the_plane():
         MU, start, inside.thruster, row.initial(), row.period, duration=(5.0, 20.0), nodes=64
     )
     cost = Objective(accuracy=FINE).cost
-    flat, full = cost(COSTATES[:8], inside), cost(COSTATES[:8] @ lift.T, task)
+    flat, full = cost(COSTATES, inside), cost(COSTATES @ lift.T, task)
     np.testing.assert_allclose(full.value, flat.value, rtol=0, atol=1e-9)
     np.testing.assert_allclose(full.end[:, 6], flat.end[:, 4], rtol=0, atol=1e-10)
 
@@ -156,13 +165,11 @@ def test_a_collision_counts_up_to_where_it_happens():
     """Straight at the larger primary, without much thrust."""
     task = transfer((0.05, 20.0))
     task = task._replace(start=jnp.array([-0.5, 0.0, 0.0, 0.5, 1.0]))
-    found = Objective(accuracy=FINE).cost(COSTATES[:8], task)
+    found = Objective(accuracy=FINE).cost(COSTATES, task)
     assert (np.asarray(found.status) == Status.COLLISION).all()
     assert np.isfinite(found.value).all()
     assert (np.asarray(found.time) < 1).all()
-    late = Objective(accuracy=FINE).cost(
-        COSTATES[:8], task._replace(duration=jnp.array([10.0, 20.0]))
-    )
+    late = Objective(accuracy=FINE).cost(COSTATES, task._replace(duration=jnp.array([10.0, 20.0])))
     assert (np.asarray(late.value) == np.inf).all()
 
 

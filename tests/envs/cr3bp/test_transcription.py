@@ -214,9 +214,33 @@ def test_bounds_are_kept_on_the_way(task):
     assert (np.linalg.norm(found.defect, axis=1) < np.linalg.norm(begin, axis=1) / 2).all()
 
 
+def test_less_propellant_is_burnt_where_there_is_less(task, solved):
+    """From plans around a solved transfer, until steps gain nothing."""
+    plan = CUT.of_solved(solved, task, OBJECTIVE)
+    noise = np.random.default_rng(4).normal(scale=0.05, size=(2, 8, 2))
+    rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 2), plan)
+    closed = CUT.close(rows._replace(controls=rows.controls + noise), task, rounds=25)
+    assert np.abs(closed.defect).max() < 1e-8
+    least = CUT.least_propellant(closed.plan, task, rounds=150)
+    assert np.asarray(least.solved).all()
+    assert (np.asarray(least.propellant) < 0.98 * np.asarray(closed.propellant)).all()
+    assert np.asarray(throttles(least.plan)).max() <= 1 + 1e-15
+    assert ((np.asarray(least.plan.duration) >= 4) & (np.asarray(least.plan.duration) <= 12)).all()
+    # It is the propellant of that thrust, and it closes as seen by the defect's own program.
+    assert np.abs(CUT.defect(least.plan, task)).max() <= 1e-8
+    burnt = throttles(least.plan).mean(1) * least.plan.duration
+    burnt = burnt * task.thruster.acceleration / task.thruster.exhaust_speed / task.start[4]
+    np.testing.assert_allclose(least.propellant, burnt, rtol=0, atol=1e-7)
+    # What closes is never given up for what burns more.
+    again = CUT.least_propellant(least.plan, task, rounds=150)
+    assert (np.asarray(again.propellant) <= np.asarray(least.propellant)).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda task: CUT.least_propellant(plans(task), task, rounds=0), "rounds"),
+        (lambda task: CUT.least_propellant(plans(task), task, tolerance=0.0), "tolerance"),
         (lambda task: Transcription(segments=7).defect(plans(task), task), "even"),
         (lambda task: Transcription(segments=6).defect(plans(task), task), r"\[..., 6, 2\]"),
         (
