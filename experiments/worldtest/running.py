@@ -7,6 +7,7 @@ from experiments.worldtest.agents import RandomAgent, SimulatorAgent
 from experiments.worldtest.choosing import chosen_tasks
 from experiments.worldtest.learning import LearnedAgent, Models
 from experiments.worldtest.options import Options
+from experiments.worldtest.pictures import draw_plan
 from experiments.worldtest.sessions import hold, jobs_of, read_sessions
 from jaxlab.core import devices
 from jaxlab.envs.autumn.tasks.formats import Task
@@ -65,4 +66,5 @@ def _report(options: Options, rows: list[dict], tasks: tuple[Task, ...]) -> None
     assert options.run_dir is not None
     floors = {task.id: task.floor for task in tasks if task.floor is not None}
     report.write(options.run_dir, rows, options.agents, {"mode": options.mode, "floors": floors})
+    draw_plan(options.run_dir, rows, tasks)
     print(f"results in {options.run_dir}")

@@ -180,9 +180,11 @@ class GoalSeeker:
 class ChangeFinder:
     """Explores a world that may have changed until what is seen cannot be by its old rules.
 
-    In a world where all predictions agree one surprise is enough. Elsewhere an observation is a
-    surprise if it is farther from all predictions than these are from each other, and as many
-    as `confirmations` within `window` frames make a change, dated to the first of them.
+    An observation is a surprise if it is farther from all predictions than these are from each
+    other, or shows more places in colours that no prediction has there. Where all predictions
+    agree one surprise is enough, and also where the frame before was one that was predicted and
+    this one has such places; elsewhere as many as `confirmations` within `window` frames make a
+    change, dated to the first of them.
 
     Attributes:
       report: The first frame that shows the change, counted from 0 at the start.
@@ -192,6 +194,7 @@ class ChangeFinder:
         self._config = planner.config
         self._walk = _Walk(planner, key, frame)
         self._surprises: list[int] = []
+        self._fits = True
         self.report: int | None = None
 
     def act(self, left: int) -> int:
@@ -206,8 +209,10 @@ class ChangeFinder:
         if evidence.surprising:
             now, config = self._walk.follower.step, self._config
             self._surprises = [s for s in self._surprises if s > now - config.window] + [now]
-            if evidence.certain or len(self._surprises) >= config.confirmations:
+            sharp = self._fits and evidence.unheard > evidence.usually_unheard
+            if evidence.certain or sharp or len(self._surprises) >= config.confirmations:
                 self.report = self._surprises[0]
+        self._fits = evidence.distance == 0
         return self.report
 
     @property

@@ -29,17 +29,21 @@ class Evidence(NamedTuple):
       distance: Visible places in which the nearest prediction is wrong.
       usual: The same of predictions taken for observations, the largest of `QUERIES`; 0 where the
         observation fits.
+      unheard: Visible places with a colour that no prediction shows there.
+      usually_unheard: The same of predictions, each against all others.
       certain: Whether all predictions showed the same.
     """
 
-    distance: int
-    usual: int
-    certain: bool
+    distance: int = 0
+    usual: int = 0
+    unheard: int = 0
+    usually_unheard: int = 0
+    certain: bool = False
 
     @property
     def surprising(self) -> bool:
         """Whether the observation is farther off than any prediction would be."""
-        return self.distance > self.usual
+        return self.distance > self.usual or self.unheard > self.usually_unheard
 
 
 class BeliefFilter:
@@ -51,7 +55,7 @@ class BeliefFilter:
         self._next = jax.jit(self._advanced)
         self._merge = jax.jit(self._nearest)
         self._draw = jax.jit(self._resampled)
-        self._spread = jax.jit(self._usual)
+        self._judge = jax.jit(self._judged)
 
     def begin(self, key: jax.Array, frame: Any, visible: Any) -> State:
         """Particles that show a first frame, `[particles, ...]`."""
@@ -73,22 +77,27 @@ class BeliefFilter:
         """
         row = np.asarray(action, np.int32)
         states, wrong, shown = self._next(key, particles, row, frame, visible, False)
+        predicted = [shown]
         enough = max(int(self.config.particles * ENOUGH), 1)
         certain = False
         for turn in range(1, self.config.rounds):
             if int((wrong == 0).sum()) >= enough:
                 break
-            expected = np.asarray(shown)
             again = jax.random.fold_in(key, turn)
             more, off, shown = self._next(again, particles, row, frame, visible, True)
-            certain = turn == 1 and _equal(expected, np.asarray(shown))
+            certain = turn == 1 and _equal(np.asarray(predicted[0]), np.asarray(shown))
             if certain:
                 break
+            predicted.append(shown)
             states, wrong = self._merge(states, wrong, more, off)
         distance = int(np.min(wrong))
-        usual = 0 if distance == 0 or certain else int(self._spread(shown, visible))
+        evidence = Evidence(distance, certain=certain)
+        if distance > 0 and not certain:
+            # All rounds were drawn, so this has one shape.
+            told = self._judge(jnp.concatenate(predicted), frame, visible)
+            evidence = Evidence(distance, *(int(number) for number in told))
         chosen = self._draw(jax.random.fold_in(key, self.config.rounds), states, wrong)
-        return chosen, Evidence(distance, usual, certain)
+        return chosen, evidence
 
     def _starts(
         self, key: jax.Array, frame: Any, visible: Any
@@ -136,15 +145,29 @@ class BeliefFilter:
         chosen = jnp.minimum(jnp.searchsorted(ends, points), count - 1)
         return jax.tree.map(lambda leaf: leaf[chosen], states)
 
-    def _usual(self, frames: jax.Array, visible: Any) -> jax.Array:
-        flat = jnp.where(jnp.asarray(visible), frames, 0).reshape(frames.shape[0], -1)
-        count = flat.shape[0]
+    def _judged(
+        self, frames: jax.Array, frame: Any, visible: Any
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """`usual`, `unheard` and `usually_unheard` of predictions `[predictions, rows, columns]`."""
+        seen = jnp.asarray(visible).reshape(-1)
+        flat = frames.reshape(frames.shape[0], -1)
+        observed = jnp.asarray(frame).reshape(-1)
+        places = jnp.arange(flat.shape[1], dtype=jnp.int32)
+        counts = jnp.zeros((flat.shape[1], self.simulator.colours), jnp.int32)
+        counts = counts.at[places, flat].add(1)
+        unheard = ((counts[places, observed] == 0) & seen).sum(dtype=jnp.int32)
 
-        def one(index: jax.Array) -> jax.Array:
-            off = (flat != flat[index]).sum(1, dtype=jnp.int32)
-            return jnp.where(jnp.arange(count) == index, off.shape[0] + flat.shape[1], off).min()
+        def one(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+            off = ((flat != flat[index]) & seen).sum(1, dtype=jnp.int32)
+            others = jnp.arange(flat.shape[0], dtype=jnp.int32) != index
+            nearest = jnp.where(others, off, flat.shape[1]).min()
+            alone = (counts[places, flat[index]] == 1) & seen
+            return nearest, alone.sum(dtype=jnp.int32)
 
-        return jax.lax.map(one, jnp.arange(min(QUERIES, count), dtype=jnp.int32)).max()
+        # The last ones, which were drawn anew.
+        queries = flat.shape[0] - 1 - jnp.arange(min(QUERIES, flat.shape[0]), dtype=jnp.int32)
+        nearest, alone = jax.lax.map(one, queries)
+        return nearest.max(), unheard, alone.max()
 
 
 def _equal(first: np.ndarray, second: np.ndarray) -> bool:
