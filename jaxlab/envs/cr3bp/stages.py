@@ -115,8 +115,8 @@ def step_in_loop(rates: Rates, phase: Phase, h: jax.Array, args: Any) -> Phase:
         return Phase(tuple(position), tuple(v + h * along), tuple(rest))
 
     def stage(n: Any, slopes: Any) -> Any:
-        rows = (jnp.asarray(of)[n] for of in (table.times, table.first, table.second))
-        found = rates(at(*rows, slopes), args)
+        time, first, second = (jnp.asarray(of)[n] for of in table[:3])
+        found = rates(at(time, first, second, slopes), args)
         return tuple(
             whole.at[n].set(jnp.stack(jnp.broadcast_arrays(*part, h)[:-1])) if len(part) else whole
             for whole, part in zip(slopes, found, strict=True)
