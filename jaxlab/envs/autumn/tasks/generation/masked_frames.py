@@ -24,7 +24,7 @@ from jaxlab.envs.autumn.tasks.generation.rollouts import (
 #: where much is random, only a short future can be told.
 SEEN = 32
 HIDDEN = (6, 3, 2, 1)
-#: The mask is at most so large, and at most about a third and half of the grid.
+#: The mask is at most so large, and about a third and half of the grid on small ones.
 ROWS, COLUMNS = 5, 7
 #: Places of a mask that are tried for each number of masked frames.
 TRIES = 16
@@ -106,8 +106,8 @@ def _place(
 ) -> tuple[int, tuple[slice, slice]] | None:
     """A lane and a rectangle in which something changed while it was hidden."""
     size = before.shape[-1]
-    rows = min(ROWS, max(size // 3, 1))
-    columns = min(COLUMNS, max(size // 2 - 1, 1))
+    rows = min(ROWS, max(size // 3, 2))
+    columns = min(COLUMNS, max(size // 2 - 1, 3))
     moved = (before != after)[lanes]
     windows = np.lib.stride_tricks.sliding_window_view(moved, (rows, columns), axis=(1, 2))
     counts = windows.sum(axis=(3, 4)).astype(float)
@@ -161,6 +161,7 @@ def _choices(
         frames[lane, : SEEN + 1, rows, columns],
         frames[~future.failed, -1, rows, columns],
         frames[~future.failed, ::4, rows, columns].reshape(-1, *right.shape),
+        _altered(right, np.unique(frames[lane]), rng),
     )
     wrong: list[np.ndarray] = []
     known = set(possible)
@@ -171,6 +172,16 @@ def _choices(
                 known.add(pool[n].tobytes())
                 wrong.append(pool[n])
     return [right, *wrong] if len(wrong) == OPTIONS - 1 else None
+
+
+def _altered(right: np.ndarray, colours: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Patches with one cell of another colour, where a world shows too few of its own."""
+    patches = np.repeat(right[None], 4 * OPTIONS, axis=0)
+    places = rng.integers(0, right.size, len(patches))
+    patches.reshape(len(patches), -1)[np.arange(len(patches)), places] = rng.choice(
+        colours, len(patches)
+    )
+    return patches
 
 
 def _possible(
