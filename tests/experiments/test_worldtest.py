@@ -144,7 +144,7 @@ def test_scores_are_means_over_tasks_of_means_over_sessions():
 
 def test_published_means_agree_with_their_parts():
     for row in PUBLISHED.values():
-        assert abs(np.mean([pair[0] for pair in row[:3]]) - row.all) < 2e-3
+        assert abs(np.mean([pair[0] for pair in row[:3]]) - row.all) < 8e-3
 
 
 def test_the_simulator_shows_the_table_of_colours():
