@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -65,6 +66,23 @@ def draw_costates(key: jax.Array, count: int, size: int = 4) -> jax.Array:
     low, high = np.log(DEVIATIONS)
     scale = jnp.exp(jax.random.uniform(scale_key, (count, 1), minval=low, maxval=high))
     return scale * jax.random.normal(key, (count, size))
+
+
+def density_with_metric(transfer: Transfer) -> Callable[[jax.Array, jax.Array], Any]:
+    """-J* of costates `[4]`, its gradient and a metric `[4, 4]` for an inverse temperature.
+
+    beta A^T A / (gap + 1 / beta) + 1 / s^2 with A the gap's derivative, which comes with the
+    gradient: beta J* bends like that across a valley of small gaps. s is the largest deviation
+    that random search draws.
+    """
+
+    def value(costates: jax.Array, beta: jax.Array) -> Any:
+        cost, slope = OBJECTIVE.cost_and_slope(costates, transfer)
+        stiff = beta / (cost.gap + 1 / beta)
+        prior = jnp.eye(len(costates)) / DEVIATIONS[1] ** 2
+        return -cost.value, -slope.gradient, stiff * slope.gap.T @ slope.gap + prior
+
+    return value
 
 
 @functools.cache

@@ -74,7 +74,7 @@ class SolveOptions(SystemOptions):
     """Search for a related transfer and follow it in this parameter."""
     begin: float | None = None
     """Value of that parameter where the search is: for thrust and smoothing a multiple of what is
-    asked for, for radius and mu the value itself. By default 2, 3, the mass parameter of Jupiter
+    asked for, for radius and mu the value itself. By default 0.9, 3, the mass parameter of Jupiter
     and Europa, and half way from the radius asked for to that of the smaller primary."""
     stages: int = 6
     """Values of the parameter from there to what is asked for; steps that lose more than half of

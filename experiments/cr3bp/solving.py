@@ -30,7 +30,7 @@ from jaxlab.envs.cr3bp.systems import System, get_system
 from jaxlab.envs.cr3bp.transfers import Transfer, circular_start, make_transfer, thruster_in_units
 
 #: Radius of the start unless one is given, and where thrust and smoothing begin, by their ends.
-RADIUS, BEGIN = 0.85, {"thrust": 2.0, "smoothing": 3.0}
+RADIUS, BEGIN = 0.85, {"thrust": 0.9, "smoothing": 3.0}
 #: What the answer is judged by: finer than what it was found with.
 FINE = Accuracy(tolerance=1e-13, collision_radius=OBJECTIVE.accuracy.collision_radius)
 #: States of the answer, which are drawn and written.

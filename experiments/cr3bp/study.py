@@ -16,7 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.cr3bp.instance import OBJECTIVE, Instance, costs, draw_costates, instance
+from experiments.cr3bp.instance import (
+    OBJECTIVE,
+    Instance,
+    costs,
+    density_with_metric,
+    draw_costates,
+    instance,
+)
 from experiments.cr3bp.study_options import (
     LEAPFROG_STEPS,
     MAX_DOUBLINGS,
@@ -29,7 +36,14 @@ from jaxlab.core.stages import Results, Stage, run_stages
 from jaxlab.envs.cr3bp.rendezvous import Cost
 
 #: Step sizes that adaptation begins with.
-STEP_SIZES = {"random_walk": 1e-3, "mala": 1e-7, "hmc": 1e-4, "nuts": 1e-4}
+STEP_SIZES = {
+    "random_walk": 1e-3,
+    "mala": 1e-7,
+    "preconditioned_mala": 1e-2,
+    "barker": 1e-3,
+    "hmc": 1e-4,
+    "nuts": 1e-4,
+}
 LEARNING_RATE = 1e-3
 #: Chunks of a run of chains, whose CPU time is taken one by one.
 CHUNKS = 4
@@ -84,6 +98,8 @@ class Study:
             sampler, warmup=warmup, leapfrog_steps=LEAPFROG_STEPS, max_doublings=MAX_DOUBLINGS
         )
         density = lambda x: -OBJECTIVE(x, of.transfer)  # noqa: E731
+        metric = sampler == "preconditioned_mala"
+        fused = density_with_metric(of.transfer) if metric else None
         chunk = steps // CHUNKS
         thin = next(n for n in range(max(1, steps // KEPT), 0, -1) if chunk % n == 0)
         related = name == "source_chains"
@@ -99,7 +115,7 @@ class Study:
 
         return Stage(
             name,
-            lambda results: mcmc.make(density, config),
+            lambda results: mcmc.make(density, config, fused=fused),
             steps,
             hyper,
             {"chunk": chunk, "thin": thin, "between": cpu_seconds},

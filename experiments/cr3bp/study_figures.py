@@ -21,6 +21,8 @@ from jaxlab.envs.cr3bp.propagation import propagate_low_thrust
 COLOURS = {
     "random_walk": "tab:gray",
     "mala": "tab:blue",
+    "preconditioned_mala": "tab:cyan",
+    "barker": "tab:purple",
     "hmc": "tab:green",
     "nuts": "tab:orange",
     "samples": "tab:red",

@@ -11,7 +11,16 @@ from jaxlab.core.options import RunOptions
 
 #: The samplers compared, with their steps for one of `--steps`. A gradient costs about two
 #: values and HMC takes four a step, so that all cost about as much.
-SAMPLERS = {"random_walk": 6, "mala": 3, "hmc": 1, "nuts": 1}
+SAMPLERS = {
+    "random_walk": 6,
+    "mala": 3,
+    "preconditioned_mala": 3,
+    "barker": 3,
+    "hmc": 1,
+    "nuts": 1,
+}
+#: Those of the papers, which are compared unless told otherwise.
+PUBLISHED = ("random_walk", "mala", "hmc", "nuts")
 LEAPFROG_STEPS = 4
 #: NUTS doubles its trajectory so many times at most.
 MAX_DOUBLINGS = 4
@@ -34,8 +43,8 @@ class StudyOptions(RunOptions):
     seeds: int = 3
     """Number of seeds; every one has a model and chains of its own."""
     steps: int = 100
-    """Steps of HMC and NUTS; random walk takes six times and MALA three times as many, for about
-    the same cost."""
+    """Steps of HMC and NUTS; random walk takes six times and MALA, preconditioned or not, and
+    Barker three times as many, for about the same cost."""
     thrust: float = 6.0
     """Newton, of a spacecraft of 25 t with a specific impulse of 7365 s."""
     radius: float = 0.85
@@ -48,8 +57,8 @@ class StudyOptions(RunOptions):
     """Inverse temperature of the chains on the transfer asked about."""
     source_beta: float = 1000.0
     """Inverse temperature of the chains on the related transfer."""
-    samplers: tuple[str, ...] = tuple(SAMPLERS)
-    """Which samplers are compared: random_walk, mala, hmc, nuts."""
+    samplers: tuple[str, ...] = PUBLISHED
+    """Which samplers are compared: random_walk, mala, preconditioned_mala, barker, hmc, nuts."""
     chains: int = 64
     """Chains of each sampler, which begin with the best of the model's samples."""
     search_steps: int = 32
@@ -111,7 +120,7 @@ class StudyOptions(RunOptions):
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {
         "seeds": 2,
-        "samplers": ("random_walk", "mala"),
+        "samplers": ("random_walk", "preconditioned_mala", "barker"),
         "steps": 8,
         "chains": 4,
         "search_steps": 2,
@@ -125,5 +134,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "duration": (3.0, 8.0),
     },
     "quick": {},
-    "paper": {"steps": 400, "search_steps": 96, "source_steps": 800, "training_steps": 10_000},
+    "paper": {
+        "samplers": tuple(SAMPLERS),
+        "steps": 400,
+        "search_steps": 96,
+        "source_steps": 800,
+        "training_steps": 10_000,
+    },
 }

@@ -12,7 +12,7 @@ from experiments.cr3bp import study_figures
 from experiments.cr3bp.instance import OBJECTIVE, costs
 from experiments.cr3bp.study import MODELS, Study, positions, run_study
 from experiments.cr3bp.study_options import StudyOptions
-from jaxlab.agents.mcmc import pareto
+from jaxlab.agents.mcmc import diagnostics, pareto
 from jaxlab.core import devices, reporting
 from jaxlab.core.intervals import bootstrap
 from jaxlab.core.stages import Results, combined_performance
@@ -20,6 +20,9 @@ from jaxlab.envs.cr3bp.solving import Solved, solve_transfers
 
 #: Gaps that count: about what can be solved, and what counts as feasible unsolved.
 CLOSE, FEASIBLE = 1e-2, 1e-3
+#: Times that differ by this much without a sample between them belong to two basins, in units of
+#: the system; and how many of the largest basins are told one by one.
+BASIN_WIDTH, LARGEST = 0.25, 5
 #: How far beyond the worst point of a front its reference point lies.
 BEYOND = 1.1
 
@@ -31,15 +34,21 @@ class Chains(NamedTuple):
       step: Of the states that were kept, `[draws]`.
       gap: There, `[seeds, draws, chains]`.
       value: J* there.
+      position: Costates there, `[seeds, draws, chains, 4]`.
+      times: Time of flight and time on the target orbit there, `[seeds, draws, chains, 2]`.
       cpu_per_step: CPU-seconds of one seed's chains.
       acceptance: Mean acceptance after adaptation.
+      gradients: Of one seed's chains in a step, after adaptation.
     """
 
     step: np.ndarray
     gap: np.ndarray
     value: np.ndarray
+    position: np.ndarray
+    times: np.ndarray
     cpu_per_step: float
     acceptance: float
+    gradients: float
 
 
 def main(options: StudyOptions) -> None:
@@ -87,10 +96,18 @@ def chains_of(study: Study, result: Any) -> Chains:
     # The first chunk includes compilation, and after a continuation the count begins again.
     used = np.diff(spent) / np.diff(step)
     used = np.median(used[used > 0]) if (used > 0).any() else np.nan
-    late = result.metrics["acceptance"][len(step) // 2 :]
-    seeds = study.options.seeds
+    half, seeds = len(step) // 2, study.options.seeds
+    late = result.metrics["acceptance"][half:]
+    gradients = result.metrics["gradients"][half:].sum(0).mean() / (step[-1] - step[half - 1])
     return Chains(
-        result.records()["step"], cost.gap, cost.value, float(used) / seeds, float(late.mean())
+        result.records()["step"],
+        cost.gap,
+        cost.value,
+        where,
+        np.stack([cost.time, cost.phase_time], -1),
+        float(used) / seeds,
+        float(late.mean()),
+        float(gradients),
     )
 
 
@@ -119,7 +136,51 @@ def _describe(
     for axis, last in (("iterations", steps), ("cpu", budget / of.cpu_per_step)):
         for level, gap in (("feasible", FEASIBLE), ("close", CLOSE)):
             told[f"{level}_at_equal_{axis}"] = _interval(share(of, steps // 2, last, gap))
-    return told
+    ends = np.asarray(solved[name].solved)
+    told["ends"] = diagnostics.feasible_shares(of.gap[:, -1, : ends.shape[1]], FEASIBLE, ends)
+    return told | {"basins": basins(of, steps // 2, float(study.target.transfer.period))}
+
+
+def basins(of: Chains, warmup: int, period: float) -> dict[str, Any]:
+    """What diagnostics say of chains after adaptation, basin by basin.
+
+    Basins are told apart by the times of flight and on the target orbit, which jump where J* has
+    another minimum over them. R-hat and effective sizes are those of chains that stay in theirs;
+    of the sizes the smallest over the costates counts.
+    """
+    late = of.step > warmup
+    seeds, draws, chains, size = of.position[:, late].shape
+    samples = np.moveaxis(of.position[:, late], 1, 2).reshape(seeds * chains, draws, size)
+    times = np.moveaxis(of.times[:, late], 1, 2).reshape(seeds * chains, draws, 2)
+    # Where J* is infinite there are no times; no chain stays there.
+    known = np.isfinite(times).all((1, 2))
+    samples, times = samples[known], times[known]
+    labels = diagnostics.neighbouring(times, BASIN_WIDTH, (None, period))
+    found = diagnostics.basins(samples, labels)
+    ess, rhat = found.ess.min(1), found.rhat.max(1)
+    several = (found.chains > 1) & np.isfinite(rhat)
+    total = float(np.nansum(ess))
+    steps = int(of.step[-1]) - warmup
+    spent, gradients = steps * of.cpu_per_step * seeds, steps * of.gradients * seeds
+    return {
+        "count": len(found.names),
+        "chains_that_stay": float(found.chains.sum() / (seeds * chains)),
+        "changes": found.changes,
+        "rhat_below_1.01": float((rhat[several] < 1.01).mean()) if several.any() else None,
+        "rhat_median": float(np.median(rhat[several])) if several.any() else None,
+        "ess": total,
+        "ess_per_cpu_second": total / spent if np.isfinite(spent) else None,
+        "ess_per_gradient": total / gradients if gradients else None,
+        "largest": [
+            {
+                "share": float(found.share[n]),
+                "chains": int(found.chains[n]),
+                "rhat": float(rhat[n]) if np.isfinite(rhat[n]) else None,
+                "ess": float(ess[n]) if np.isfinite(ess[n]) else None,
+            }
+            for n in range(min(LARGEST, len(found.names)))
+        ],
+    }
 
 
 def _interval(by_seed: np.ndarray) -> dict[str, Any]:
@@ -198,6 +259,31 @@ def _print(summary: Mapping[str, Any]) -> None:
         rows,
         title="Chains from the best samples of each model",
     )
+    rows = [[name, *_quality(told)] for name, told in summary["chains"].items()]
+    reporting.print_table(
+        [
+            "chains",
+            "basins",
+            "chains that stay",
+            "median R-hat within",
+            "R-hat < 1.01",
+            "ESS",
+            "by CPU-second",
+            "by gradient",
+            "ends feasible",
+            "ends solved",
+        ],
+        rows,
+        title="Basin by basin, after adaptation",
+    )
+
+
+def _quality(told: Mapping[str, Any]) -> list[Any]:
+    of, ends = told["basins"], told["ends"]
+    numbers = [of[k] for k in ("rhat_median", "rhat_below_1.01", "ess", "ess_per_cpu_second")]
+    numbers += [of["ess_per_gradient"], ends["raw"], ends["solved"]]
+    shown = ["-" if number is None else f"{number:.3g}" for number in numbers]
+    return [of["count"], f"{of['chains_that_stay']:.2f}", *shown]
 
 
 def _percent(told: Mapping[str, Any]) -> str:

@@ -84,6 +84,21 @@ def test_round_trips_of_a_ladder():
     assert diagnostics.communication_barrier([0.5, 0.25]) == pytest.approx(1.25)
 
 
+def test_neighbours_are_linked_into_basins():
+    # A chain of steps shorter than a cell, one point far away, and two that touch at a corner.
+    features = np.array([[0.0, 0.0], [0.9, 0.0], [1.8, 0.0], [2.9, 1.1], [9.0, 9.0]])
+    np.testing.assert_array_equal(diagnostics.neighbouring(features, 1.0), [0, 0, 0, 0, 1])
+    # Cells half as wide leave gaps between them.
+    np.testing.assert_array_equal(diagnostics.neighbouring(features, 0.5), [0, 0, 1, 2, 3])
+    # The largest comes first, whatever the order, and shapes are kept.
+    angle = np.array([[3.0, 0.05, 6.2], [0.1, 3.1, 6.25]])
+    labels = diagnostics.neighbouring(angle[..., None], 0.2, [2 * np.pi])
+    np.testing.assert_array_equal(labels, [[1, 0, 0], [0, 1, 0]])
+    np.testing.assert_array_equal(
+        diagnostics.neighbouring(angle[..., None], 0.2), [[1, 0, 2], [0, 1, 2]]
+    )
+
+
 def dominated_by_hand(points):
     return np.array([any((q <= p).all() and (q < p).any() for q in points) for p in points], bool)
 
@@ -129,6 +144,8 @@ def test_spacing_and_coverage():
         (lambda: diagnostics.split_rhat(np.zeros((8, 3))), r"expected \[chains, draws, dim\]"),
         (lambda: diagnostics.summary(np.full((2, 8, 1), np.nan)), "2 of 2 chains are not finite"),
         (lambda: diagnostics.basins(np.zeros((2, 8, 1)), np.zeros(8, int)), "labels are"),
+        (lambda: diagnostics.neighbouring([[np.nan]], 1.0), "finite numbers"),
+        (lambda: diagnostics.neighbouring([[1.0]], 1.0, [0.5]), "periods"),
         (lambda: diagnostics.by_chain(np.zeros((2, 8))), "the record has shape"),
         (lambda: diagnostics.feasible_shares([], 1.0), "no samples"),
         (lambda: diagnostics.feasible_shares([1.0], 1.0, [True, False]), "solved has shape"),

@@ -6,6 +6,7 @@ R-hat are numpyro's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,6 +154,55 @@ def basins(samples: Any, labels: Any) -> Basins:
         ess=np.stack([effective_sample_size(samples[s]) if s.any() else nothing for s in stayed]),
         changes=int((labels[:, 1:] != labels[:, :-1]).sum()),
     )
+
+
+def neighbouring(
+    features: Any, width: float, periods: Sequence[float | None] | None = None
+) -> np.ndarray:
+    """Labels of basins `[...]` by what distinguishes them: samples linked by neighbours.
+
+    The features are cut into cells; occupied cells that touch, corners included, are one basin.
+    So basins are told apart where nothing was sampled between them for at least a width.
+
+    Args:
+      features: Of every sample, `[..., k]`.
+      width: Of a cell, the same for all features; scale them first.
+      periods: Of those features that are angles or the like, None for the others.
+
+    Returns:
+      Integers from 0, the basin with the most samples first.
+
+    Raises:
+      DataError: A shape does not fit, or a number is not finite.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import KDTree
+
+    features = np.asarray(features, np.float64)
+    if features.ndim < 1 or 0 in features.shape or not np.isfinite(features).all():
+        raise DataError(
+            f"features are of shape {features.shape}, expected finite numbers [..., k], one row "
+            "for every sample"
+        )
+    size = features.shape[-1]
+    periods = [None] * size if periods is None else list(periods)
+    if len(periods) != size or not width > 0 or any(p is not None and p < width for p in periods):
+        raise DataError(
+            f"width {width} must be positive, and periods {periods} {size} numbers of at least "
+            "that, or None"
+        )
+    # A period is a whole number of cells; none is written as 0 for the tree.
+    around = np.array([0 if p is None else int(p / width) for p in periods])
+    widths = np.array([width if p is None else p / max(int(p / width), 1) for p in periods])
+    cells = np.floor(features.reshape(-1, size) / widths)
+    cells = np.where(around > 0, np.mod(cells, np.maximum(around, 1)), cells)
+    occupied, place = np.unique(cells, axis=0, return_inverse=True)
+    near = KDTree(occupied, boxsize=around).query_pairs(1.5, p=np.inf, output_type="ndarray")
+    links = coo_array((np.ones(len(near)), near.T), shape=(len(occupied),) * 2)
+    labels = connected_components(links, directed=False)[1][place.reshape(-1)]
+    rank = np.argsort(np.argsort(-np.bincount(labels), kind="stable"))
+    return rank[labels].reshape(features.shape[:-1])
 
 
 def feasible_shares(error: Any, tolerance: float, solved: Any | None = None) -> dict[str, float]:
