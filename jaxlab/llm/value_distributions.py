@@ -28,7 +28,7 @@ from jaxlab.llm.series import SeriesCodec, masks
 ROWS_AT_ONCE = 64
 
 
-def hierarchy_pdf(levels: Sequence[Float[Array, "*batch base"]]) -> Float[Array, "*batch numbers"]:
+def hierarchy_pdf(levels: Sequence[Array]) -> Float[Array, "*batch numbers"]:
     """Probabilities of all numbers of some digits; they sum to one.
 
     Args:
@@ -107,7 +107,7 @@ def entropies(
     logits: Float[Array, "*batch vocab"], allowed: Bool[Array, " vocab"], options: Sampling
 ) -> Entropies:
     """The three entropies of logits; uniform logits over k tokens give ln k."""
-    restricted = masked(logits.astype(jnp.float32), allowed)
+    restricted = masked(logits.astype(jnp.float32), jnp.broadcast_to(allowed, logits.shape))
     return Entropies(
         raw=entropy(jax.nn.log_softmax(logits.astype(jnp.float32), axis=-1)),
         allowed=entropy(jax.nn.log_softmax(restricted, axis=-1)),
