@@ -12,6 +12,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 #: In the place of smaller squares, whose spins answer in the same way.
@@ -25,18 +27,47 @@ _SERIES = (
 )
 #: A product of so many factors of at most 2 does not overflow.
 _FACTORS = 512
+#: Bits of sqrt(1/2) as a 64-bit float, and of the part of such a number that is its fraction.
+_ROOT_BITS, _FRACTION_BITS = 0x3FE6A09E667F3BCD, 52
+#: Terms of the series of the inverse hyperbolic tangent; the next one is below 1e-17.
+_LOG_TERMS = 11
 
 
-def _length(squares: Any) -> Array:
-    return jnp.sqrt(jnp.maximum(jnp.asarray(squares), _LEAST))
+def _length(squares: Any) -> tuple[Array, Array]:
+    """R and 1/R. A reciprocal root and a product are faster than a root and a division."""
+    squares = jnp.maximum(jnp.asarray(squares), _LEAST)
+    inverse = lax.rsqrt(squares)
+    return squares * inverse, inverse
+
+
+def _log(values: Array) -> Array:
+    """Logarithm of normal positive numbers, to four units in the last place.
+
+    On CPUs the one of XLA is not vectorised in 64 bits, and took a tenth of the time of training.
+    """
+    if values.dtype != np.float64:
+        return jnp.log(values)
+    return lax.platform_dependent(values, cpu=_log_by_series, default=jnp.log)
+
+
+def _log_by_series(values: Array) -> Array:
+    """`k log 2 + 2 artanh((x - 1) / (x + 1))`, with `2^k x` the value and x around 1."""
+    bits = lax.bitcast_convert_type(values, np.int64)
+    exponent = (bits - _ROOT_BITS) >> _FRACTION_BITS
+    x = lax.bitcast_convert_type(bits - (exponent << _FRACTION_BITS), np.float64)
+    ratio = (x - 1) / (x + 1)
+    square = ratio * ratio
+    total = jnp.zeros_like(square)
+    for term in range(_LOG_TERMS - 1, -1, -1):
+        total = total * square + 2 / (2 * term + 1)
+    return exponent.astype(np.float64) * math.log(2.0) + ratio * total
 
 
 @jax.custom_jvp
 def tanh_ratio(squares: Any) -> Float[Array, "*shape"]:
     """`tanh(R) / R` by the squares `R^2`; 1 at zero."""
-    length = _length(squares)
-    # A division alone makes a slow loop on CPUs (measured); with a product it is a fast one.
-    return jnp.tanh(length) * (1 / length)
+    length, inverse = _length(squares)
+    return jnp.tanh(length) * inverse
 
 
 def tanh_ratio_slope(squares: Any) -> Float[Array, "*shape"]:
@@ -60,12 +91,12 @@ def _tanh_ratio_jvp(primals: Any, tangents: Any) -> Any:
 @jax.custom_jvp
 def spin_potentials(squares: Any) -> Float[Array, "*shape"]:
     """`sum_j log(2 cosh R_j)` over the first axis, by the squares `R_j^2`."""
-    lengths = _length(squares)
+    lengths, _ = _length(squares)
     # 2 cosh R = 2 exp(R) / (1 + tanh R): one logarithm for all spins.
     factors = 1 + jnp.tanh(lengths)
     total = _fold(jnp.add, lengths) + lengths.shape[0] * math.log(2.0)
     for first in range(0, factors.shape[0], _FACTORS):
-        total = total - jnp.log(_fold(jnp.multiply, factors[first : first + _FACTORS]))
+        total = total - _log(_fold(jnp.multiply, factors[first : first + _FACTORS]))
     return total
 
 

@@ -180,21 +180,25 @@ def spins_of(numbers: Any, visible: int) -> Float[Array, "rows visible"]:
 def _averages(weights: Array, spins: Array, table: Conditionals, model: RestrictedModel) -> Array:
     """Sum over rows of weights times features, in the order of the parameters."""
     weighted = tanh_ratio(table.squares) * weights
-    # Fields that are the same in all rows are multiplied after the sum.
-    constant = [letter not in model.couplings for letter in model.fields]
-    rows = [
-        weighted if alone else weighted * phi
-        for phi, alone in zip(table.fields, constant, strict=True)
-    ]
     # One product of matrices for fields (the first column) and couplings.
     extended = jnp.concatenate([jnp.ones_like(spins[:, :1]), spins], 1)
-    sums = (jnp.concatenate(rows) @ extended).reshape(len(rows), model.hidden, -1)
-    hidden = [
-        part[:, 0] * phi[:, 0] if alone else part[:, 0]
-        for part, phi, alone in zip(sums, table.fields, constant, strict=True)
+    coupled = [
+        phi
+        for phi, letter in zip(table.fields, model.fields, strict=True)
+        if letter in model.couplings
     ]
-    coupled = [part[:, 1:].T for part, alone in zip(sums, constant, strict=True) if not alone]
-    return model.join(Fields(weights @ spins, jnp.stack(hidden, -1), jnp.stack(coupled, -1)))
+    sums = jnp.concatenate([weighted * phi for phi in coupled]) @ extended
+    parts = iter(sums.reshape(len(coupled), model.hidden, -1))
+    hidden, couplings = [], []
+    for phi, letter in zip(table.fields, model.fields, strict=True):
+        if letter in model.couplings:
+            part = next(parts)
+            hidden.append(part[:, 0])
+            couplings.append(part[:, 1:].T)
+        else:
+            # A field that is the same in all rows is multiplied after the sum.
+            hidden.append(weighted @ extended[:, 0] * phi[:, 0])
+    return model.join(Fields(weights @ spins, jnp.stack(hidden, -1), jnp.stack(couplings, -1)))
 
 
 def require_enumerable(model: RestrictedModel) -> None:
