@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxlab.core.errors import DataError, ProgramError
@@ -152,7 +153,7 @@ def _redrawn(compiled: CompiledProgram) -> Any:
                 drawn = state.replace(random=start_key(compiled, number * 7919 + 1))
             return compiled.step(jax.random.key(number), drawn, action).frame
 
-        return jax.vmap(one)(np.arange(DRAWS, dtype=np.uint32))
+        return jax.vmap(one)(jnp.arange(DRAWS, dtype=jnp.uint32))
 
     return jax.jit(jax.vmap(lane))
 
