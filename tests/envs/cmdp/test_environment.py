@@ -114,7 +114,7 @@ def test_a_fleet_is_worth_what_one_is():
 
 
 def test_networks_of_queues():
-    network = queueing_network((2, 3), rejected=0.05)
+    network = queueing_network((2, 3))
     assert network.states == 12
     assert classes(reachable(network.transitions)).ergodic
     # Customers who are never sent away and served slowly fill the network.
