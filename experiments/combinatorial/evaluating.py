@@ -154,8 +154,9 @@ def evaluate(learnt: Learnt, options: TrainOptions, theta: Any) -> dict[str, Any
 
 def _summary(values: np.ndarray, best: np.ndarray, sense: int) -> dict[str, Any]:
     """Mean objective, the gap of the means with its interval, and the share of optima."""
-    pairs = np.stack([values, best], 1)
-    gap = bootstrap(pairs, lambda x: sense * (x[..., 0].mean(0) / x[..., 1].mean(0) - 1))
+    # Graphs may be drawn that have no cut above zero.
+    scale = max(abs(float(best.mean())), 1e-3)
+    gap = bootstrap(sense * (values - best) / scale)
     return {
         "mean": float(values.mean()),
         "gap": float(gap.estimate),

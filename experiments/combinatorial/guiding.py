@@ -73,7 +73,7 @@ def _with_policy(instance: Any, options: SolveOptions) -> list[int]:
     experiment, values = runfolder.read_config(options.policy)
     if experiment != "combinatorial train":
         raise CheckpointError(f"--policy {options.policy}: is a run of {experiment}")
-    trained: TrainOptions = revive(values, TrainOptions)
+    trained: TrainOptions = revive(values, TrainOptions).resolved()
     if trained.problem != options.problem:
         raise CheckpointError(
             f"--policy {options.policy}: is a run of {trained.problem}, not of {options.problem}"

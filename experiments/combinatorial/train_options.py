@@ -38,11 +38,11 @@ class TrainOptions(RunOptions):
     """Cities, items, vertices or customers."""
     graphs: Literal["er", "ba"] = "er"
     """Random graphs: Erdos and Renyi (p = 0.15) or Barabasi and Albert (m = 4)."""
-    algorithm: Literal["fitted", "dqn"] = "fitted"
-    """How."""
-    embedding: Literal["linear", "features", "s2v", "attention"] = "features"
-    """linear in hand-made features with lower bounds; a small network on these; structure2vec, or
-    attention, on the graph."""
+    algorithm: Literal["auto", "fitted", "dqn"] = "auto"
+    """How; auto is dqn for maxcut and fitted for the others."""
+    embedding: Literal["auto", "linear", "features", "s2v", "attention"] = "auto"
+    """linear in hand-made features with lower bounds; a small network on these (features);
+    structure2vec, or attention, on the graph. auto is features where fitted has them, else s2v."""
     steps: int = 2000
     """Gradient steps; those of fitted are divided among its iterations."""
     iterations: int = 20
@@ -96,6 +96,19 @@ class TrainOptions(RunOptions):
         for name in ("learning_rate", "radius", "time_limit"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"--{name.replace('_', '-')}: expected a positive number")
+        self.resolved()._check_choices()
+
+    def resolved(self) -> TrainOptions:
+        """The options with what auto stands for in its place."""
+        algorithm, embedding = self.algorithm, self.embedding
+        if algorithm == "auto":
+            algorithm = "dqn" if self.problem == "maxcut" else "fitted"
+        if embedding == "auto":
+            by_hand = algorithm == "fitted" and "features" in LEARNT[self.problem]
+            embedding = "features" if by_hand else "s2v"
+        return dataclasses.replace(self, algorithm=algorithm, embedding=embedding)
+
+    def _check_choices(self) -> None:
         if self.embedding not in LEARNT[self.problem]:
             names = ", ".join(LEARNT[self.problem])
             raise ConfigError(

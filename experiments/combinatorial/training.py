@@ -39,6 +39,9 @@ def variants(options: TrainOptions) -> dict[str, TrainOptions]:
 
 def main(options: TrainOptions) -> None:
     """Train and report; see the options."""
+    # What is saved with checkpoints is what was asked for.
+    arguments = options.run_arguments()
+    options = options.resolved()
     made = {name: learnt(variant) for name, variant in variants(options).items()}
     stages = [
         Stage(
@@ -50,7 +53,6 @@ def main(options: TrainOptions) -> None:
         )
         for name, of in made.items()
     ]
-    arguments = options.run_arguments()
     arguments.pop("steps")
     results = run_stages(stages, hyper_axis=0, **arguments)
     summary: dict[str, Any] = {}

@@ -48,7 +48,7 @@ class FittedState:
 
 def project(theta: PyTree, radius: Any) -> PyTree:
     """The nearest parameters in the ball around zero: they are rescaled if they lie outside."""
-    norm = optax.global_norm(theta)
+    norm = optax.tree.norm(theta)
     scale = jnp.minimum(1.0, radius / jnp.maximum(norm, 1e-30))
     return jax.tree.map(lambda leaf: (leaf * scale).astype(leaf.dtype), theta)
 
@@ -136,7 +136,7 @@ def make_fitted(process: Any, approximator: Approximator, config: FittedConfig) 
         metrics = {
             "loss": mean(value),
             "residual": mean(residual),
-            "norm": last(optax.global_norm(theta)),
+            "norm": last(optax.tree.norm(theta)),
             "iteration": last(k.astype(jnp.int32)),
             "batch": last(jnp.asarray(sizes)[k]),
             "env_steps": total(jnp.float32(config.minibatch * process.num_actions)),

@@ -5,7 +5,11 @@ Every function returns what was found within a time limit, a bound, and whether 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -65,16 +69,31 @@ class _Programme:
             (data, columns, np.concatenate([[0], np.cumsum(lengths)])), shape
         )
         low, high = np.array(self._bounds).T
-        result = optimize.milp(
-            self.cost,
-            integrality=self.integrality,
-            bounds=optimize.Bounds(0.0, self.high),
-            constraints=optimize.LinearConstraint(matrix, low, high),
-            options={"time_limit": max(seconds, 0.01), "mip_rel_gap": 0.0},
-        )
+        with _silenced():
+            result = optimize.milp(
+                self.cost,
+                integrality=self.integrality,
+                bounds=optimize.Bounds(0.0, self.high),
+                constraints=optimize.LinearConstraint(matrix, low, high),
+                options={"time_limit": max(seconds, 0.01), "mip_rel_gap": 0.0},
+            )
         if result.status == 2:
             raise ScenarioError("the instance is infeasible: no solution keeps all constraints")
         return result
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Without what HiGHS prints now and then, whatever its options say, into the answer."""
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)
 
 
 def _proof(result: optimize.OptimizeResult, solution: list[int] | None, sense: int) -> Proof:
