@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+
 from experiments.worldtest import report
 from experiments.worldtest.agents import RandomAgent, SimulatorAgent
 from experiments.worldtest.choosing import chosen_tasks
@@ -39,6 +41,7 @@ def main(options: Options) -> None:
         if key not in simulators:
             # One world at a time: its compiled functions are large.
             simulators.clear()
+            jax.clear_caches()
             simulators[key] = SimulatorAgent(task.world, options.planner, number)
         return simulators[key]
 
