@@ -240,4 +240,4 @@ def _numpy_held_karp(distances: np.ndarray, sets: list[np.ndarray]) -> Any:
 
 
 if __name__ == "__main__":
-    cli.main("combinatorial", Options, main)
+    cli.main("benchmarks.combinatorial", Options, main)
