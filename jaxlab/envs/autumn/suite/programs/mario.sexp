@@ -17,11 +17,12 @@
       then thing
       else (updateObj thing "way" (- 0 (.. thing way)))))
     (move faced (Position (.. faced way) 0)))))
+  (= kept (fn (thing moved) (if (& (isWithinBounds moved) (! (intersects moved steps))) then moved else thing)))
   (= carried (fn (thing)
     (if (> (.. thing rise) 0)
-      then (moveUpNoCollision (updateObj thing "rise" (- (.. thing rise) 1)))
-      else (moveDownNoCollision thing))))
-  (= stands (fn (thing) (| (== (.. (.. thing origin) y) 11) (! (isFreePos (.. (moveDown thing) origin))))))
+      then (kept (updateObj thing "rise" 0) (moveUp (updateObj thing "rise" (- (.. thing rise) 1))))
+      else (kept thing (moveDown thing)))))
+  (= stands (fn (thing) (== (.. (kept thing (moveDown thing)) origin) (.. thing origin))))
 
   (: steps (List Step))
   (= steps (initnext (list (Step 1 (Position 1 8)) (Step -1 (Position 7 5)))
@@ -45,9 +46,9 @@
   (: jumper Jumper)
   (= jumper (initnext (Jumper 0 (Position 1 11)) (carried (prev jumper))))
 
-  (on left (= jumper (moveLeftNoCollision (prev jumper))))
-  (on right (= jumper (moveRightNoCollision (prev jumper))))
-  (on (& up (stands (prev jumper))) (= jumper (moveUpNoCollision (updateObj (prev jumper) "rise" 2))))
+  (on left (= jumper (kept (prev jumper) (moveLeft (prev jumper)))))
+  (on right (= jumper (kept (prev jumper) (moveRight (prev jumper)))))
+  (on (& up (stands (prev jumper))) (= jumper (kept (prev jumper) (moveUp (updateObj (prev jumper) "rise" 2)))))
   (on (& clicked (> (prev ammo) 0)) (let
     (= ammo (- (prev ammo) 1))
     (= bullets (addObj (filter isWithinBounds (map moveUp (prev bullets))) (Bullet (.. (moveUp (prev jumper)) origin)))))))

@@ -1,4 +1,4 @@
-; family: hidden state
+; family: logic
 ; A click on one of three dials turns it to its next colour. A click on the handle opens the safe
 ; if the dials show the right colours, and turns them back to the first if not.
 (program
