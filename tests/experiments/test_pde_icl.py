@@ -117,12 +117,15 @@ def test_every_command_has_its_presets():
 
 def test_the_context_ends_where_the_target_begins():
     with jax.enable_x64(True):
-        case = cases.make_case("wave", range(2), 3, 5, 3, coefficient=0.4, context_only=True)
+        case = cases.make_case("wave", range(2), 3, 5, 3, coefficient=0.4)
+        blind = cases.make_case("wave", range(2), 3, 5, 3, coefficient=0.4, context_only=True)
         found = cases.baselines(case, 2)
     assert case.context.shape == (2, 3, 3)
     np.testing.assert_allclose(case.dt, 0.1)
     np.testing.assert_array_equal(case.values(case.context)[:, -1], found["persistence"][:, 0])
-    assert case.context.min() == 150
+    assert (blind.context.min((1, 2)) == 150).all()
+    assert (blind.context.max((1, 2)) == 850).all()
+    assert case.numbers.min() == 150
     gap = np.abs(case.truth(2) - case.solution[:, 3:5]).max()
     assert gap < np.ptp(case.solution) / 700
     assert float(case.coefficients.speed) == 0.4
