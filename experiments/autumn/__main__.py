@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import experiments.autumn
 from experiments.autumn.options import GifOptions, ReplayOptions, TasksOptions
 from experiments.autumn.play_options import PlayOptions
+from experiments.autumn.suite_options import SuiteOptions
 from jaxlab.core import commands
 from jaxlab.core.commands import Command
 
@@ -39,10 +40,18 @@ def play(options: PlayOptions) -> None:
     main(options)
 
 
+def suite(options: SuiteOptions) -> None:
+    """Explore the suite as the options say."""
+    from experiments.autumn.suite_table import main
+
+    main(options)
+
+
 COMMANDS = {
     "replay": Command(ReplayOptions, replay),
     "gif": Command(GifOptions, gif),
     "play": Command(PlayOptions, play),
+    "suite": Command(SuiteOptions, suite),
     "tasks": Command(TasksOptions, tasks),
 }
 
