@@ -17,6 +17,7 @@ from jaxlab.agents.quantum_em.config import METHODS, EMConfig, Hyper
 if TYPE_CHECKING:
     from jaxlab.agents.quantum_em.contrastive import make_contrastive as make_contrastive
     from jaxlab.agents.quantum_em.learner import EMState as EMState
+    from jaxlab.agents.quantum_em.learner import best_start as best_start
     from jaxlab.agents.quantum_em.learner import fit as fit
     from jaxlab.agents.quantum_em.learner import make as make
     from jaxlab.agents.quantum_em.problem import Closed as Closed
@@ -36,6 +37,7 @@ __all__ = [
     "Hyper",
     "Sampled",
     "Values",
+    "best_start",
     "em_steps",
     "fit",
     "make",
@@ -49,6 +51,7 @@ _HOMES = {
     "EMTrace": "solving",
     "Sampled": "problem",
     "Values": "problem",
+    "best_start": "learner",
     "em_steps": "solving",
     "fit": "learner",
     "make": "learner",

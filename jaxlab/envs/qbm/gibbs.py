@@ -72,7 +72,8 @@ def gibbs_state(parameters: Any, strings: PauliStrings) -> GibbsState:
     """The Gibbs state of natural parameters `[terms]`.
 
     Raises:
-      CapacityError: It has more than 12 qubits (24 GiB); see `precision.require_dense`.
+      CapacityError: It has more than 12 qubits, which take 2 GiB with a metric and minutes to
+        decompose, or the states of a batch more than 24 GiB; see `precision.require_dense`.
       PrecisionError, DeviceError: 64-bit (complex) numbers are not there.
       ConfigError: There are not as many parameters as strings.
     """
