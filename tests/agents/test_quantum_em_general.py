@@ -13,7 +13,6 @@ import pytest
 from experiments.qbm import problems
 from jaxlab.agents import quantum_em
 from jaxlab.agents.quantum_em import EMConfig, Hyper
-from jaxlab.agents.quantum_em.learner import best_start
 from jaxlab.core.errors import ConfigError
 from jaxlab.core.testing import check_learner
 from jaxlab.envs.qbm import datasets, gibbs, registers, restricted
@@ -95,7 +94,7 @@ def test_without_hidden_qubits_one_m_step_is_the_fit():
         hyper=Hyper(parameters=theta, damping=1e-6),
         progress=False,
     )
-    np.testing.assert_allclose(best_start(result)[0], oracles.ISING, atol=1e-6)
+    np.testing.assert_allclose(quantum_em.best_start(result)[0], oracles.ISING, atol=1e-6)
 
 
 def test_the_cheapest_exact_e_step_is_chosen():

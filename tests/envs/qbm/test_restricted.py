@@ -188,6 +188,19 @@ def test_one_spin():
     np.testing.assert_allclose(below, above, rtol=1e-11)
 
 
+@pytest.mark.parametrize("units", [1, 600])
+def test_sums_of_potentials_in_longer_numbers(units):
+    """Many weak fields, whose factors are close to one, and many strong ones, whose are two."""
+    squares = 10.0 ** np.random.default_rng(0).uniform(-14, 6, (units, 64))
+    lengths = np.sqrt(squares.astype(np.longdouble))
+    expected = np.sum(lengths + np.log1p(np.exp(-2 * lengths)), 0).astype(np.float64)
+    found = jax.jit(bloch.spin_potentials)(squares)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    # To the last digits where fields vanish, as differences of potentials need it.
+    small = jax.jit(bloch.spin_potentials)(np.full((units, 1), 1e-30))
+    np.testing.assert_allclose(small, units * np.log(2), rtol=4e-16)
+
+
 def test_bloch_vectors_are_those_of_conditional_states():
     model = RestrictedModel(2, 1, "XYZ")
     theta = oracles.parameters(model.size)
