@@ -52,9 +52,13 @@ BATCH = PDNACConfig("batch", critic_steps=20, npg_steps=20, batch=16, evaluate_e
 HYPER = Hyper(alpha=0.3, beta=0.05, gamma_critic=0.1, gamma_npg=0.1, slater_margin=MARGIN)
 
 
+#: Multipliers that find their value within a hundred outer steps.
+QUICK = dataclasses.replace(HYPER, beta=0.3)
+
+
 def test_gap_and_violation_fall():
     short, long = (
-        run(learner(BATCH, HYPER), steps=steps, seeds=4, chunk=steps, thin=steps, progress=False)
+        run(learner(BATCH, QUICK), steps=steps, seeds=4, chunk=steps, thin=steps, progress=False)
         for steps in (12_800, 102_400)
     )
     gaps = [OPTIMUM - r.metrics["average_gains"][-1, :, 0] for r in (short, long)]
@@ -97,12 +101,12 @@ def test_random_iterates_are_uniform_over_outer_steps():
 
 def test_the_clipped_baseline_learns():
     config = pdnac.PPOLagrangianConfig(rollout=256)
-    built = learner(config, HYPER, pdnac.make_ppo_lagrangian)
-    check_learner(built, HYPER, tolerance=1e-7)
+    built = learner(config, QUICK, pdnac.make_ppo_lagrangian)
+    check_learner(built, QUICK, tolerance=1e-7)
     result = run(built, steps=200, seeds=2, chunk=100, thin=100, progress=False)
-    reward, left = result.metrics["gains"][-1].mean(0)
-    assert abs(reward - OPTIMUM) < 0.05
-    assert abs(left) < 0.05
+    reward, left = result.metrics["average_gains"][-1].mean(0)
+    assert abs(reward - OPTIMUM) < 0.03
+    assert abs(left) < 0.03
     assert np.all(result.metrics["multipliers"][-1] > 0)
 
 
