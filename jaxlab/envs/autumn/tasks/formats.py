@@ -158,7 +158,7 @@ Task = MaskedFrameTask | PlanningTask | ChangeDetectionTask
 
 def table_indices(compiled: CompiledProgram) -> Int[np.ndarray, " palette"]:
     """Index in `COLOURS` of each name of a program's palette, -1 for what is no colour of it."""
-    return np.array([_index(name) for name in compiled.palette], np.int32)
+    return _table(compiled.palette)
 
 
 def table_frames(compiled: CompiledProgram, frames: Any) -> Int[np.ndarray, "..."]:
@@ -184,6 +184,13 @@ def written_actions(actions: Any) -> list[dict[str, Any]]:
         name = ACTIONS[kind]
         written.append({"type": name, "x": x, "y": y} if name == "click" else {"type": name})
     return written
+
+
+@functools.lru_cache(maxsize=256)
+def _table(palette: tuple[str, ...]) -> Int[np.ndarray, " palette"]:
+    table = np.array([_index(name) for name in palette], np.int32)
+    table.setflags(write=False)
+    return table
 
 
 def _index(name: str) -> int:

@@ -72,7 +72,7 @@ def change_detection_task(world: World, key: jax.Array, *, id: str = "") -> Chan
         except (ProgramError, DataError):
             # Some changes are no programs; there are others.
             continue
-        lane = _chosen(rollouts, run, seeds)
+        lane = _chosen(rollouts, run)
         if lane is None:
             continue
         seed, first = int(seeds[lane]), int(run.differs[lane].argmax())
@@ -117,7 +117,7 @@ def _candidates(source: str, rng: np.random.Generator) -> Iterator[tuple[Mutatio
         yield mutation, counted, int(rng.integers(least, most + 1))
 
 
-def _chosen(rollouts: Rollouts, run: Run, seeds: np.ndarray) -> int | None:
+def _chosen(rollouts: Rollouts, run: Run) -> int | None:
     """A lane that shows the change at a middling time; None if the change will not do."""
     shown = run.differs.any(axis=1)
     if run.failed.any() or shown.mean() < LEAST_SHOWN:

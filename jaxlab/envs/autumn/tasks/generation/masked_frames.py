@@ -20,10 +20,11 @@ from jaxlab.envs.autumn.tasks.generation.rollouts import (
     spread,
 )
 
-#: Frames that are seen in full after the first one, and those masked at the end, most first:
-#: where much is random, only a short future can be told.
+#: Frames that are seen in full after the first one.
 SEEN = 32
-HIDDEN = (6, 3, 2, 1)
+#: Frames masked at the end and the part of the mask's sides that is used, tried in this order:
+#: where much is random, only a short future of a small place can be told.
+HIDDEN = ((6, 1.0), (3, 1.0), (2, 1.0), (1, 1.0), (1, 0.5), (1, 0.3))
 #: The mask is at most so large, and about a third and half of the grid on small ones.
 ROWS, COLUMNS = 5, 7
 #: Places of a mask that are tried for each number of masked frames.
@@ -54,12 +55,12 @@ def masked_frame_task(
     start = rollouts.begin(seeds)
     seen = rollouts.run(start, seeds, SEEN, policy)
     past = np.concatenate([rollouts.first_frames(start)[:, None], seen.frames], axis=1)
-    for hidden in HIDDEN:
+    for hidden, part in HIDDEN:
         future = rollouts.run(seen.lanes, seeds, hidden, policy, start=SEEN)
         frames = np.concatenate([past, future.frames], axis=1)
         lanes = np.flatnonzero(~future.failed)
         for _ in range(TRIES if len(lanes) else 0):
-            place = _place(frames[:, SEEN], frames[:, -1], lanes, rng)
+            place = _place(frames[:, SEEN], frames[:, -1], lanes, part, rng)
             if place is None:
                 break
             lane, rectangle = place
@@ -102,12 +103,16 @@ def _task(
 
 
 def _place(
-    before: np.ndarray, after: np.ndarray, lanes: np.ndarray, rng: np.random.Generator
+    before: np.ndarray,
+    after: np.ndarray,
+    lanes: np.ndarray,
+    part: float,
+    rng: np.random.Generator,
 ) -> tuple[int, tuple[slice, slice]] | None:
     """A lane and a rectangle in which something changed while it was hidden."""
     size = before.shape[-1]
-    rows = min(ROWS, max(size // 3, 2))
-    columns = min(COLUMNS, max(size // 2 - 1, 3))
+    rows = max(round(part * min(ROWS, max(size // 3, 2))), 1)
+    columns = max(round(part * min(COLUMNS, max(size // 2 - 1, 3))), 2)
     moved = (before != after)[lanes]
     windows = np.lib.stride_tricks.sliding_window_view(moved, (rows, columns), axis=(1, 2))
     counts = windows.sum(axis=(3, 4)).astype(float)
