@@ -64,23 +64,32 @@ def main(options: SolveOptions) -> None:
 
 def solve(problem: Problem, instance: Any, options: SolveOptions) -> Answer:
     """Solve by the method of the options."""
-    proof = Proof(None, -problem.sense * np.inf, False)
-    candidates = []
+    proof, candidates = Proof(None, -problem.sense * np.inf, False), []
     if options.method == "dp":
         candidates.append(dynamic_programme(problem, instance))
         proof = Proof(candidates[0], problem.objective(instance, candidates[0]), True)
-    elif options.method == "exact":
-        proof = _prove(problem, instance, options)
-        candidates += [] if proof.solution is None else [proof.solution]
     elif options.method == "learned":
         from experiments.combinatorial.guiding import learned_solution
 
         candidates.append(learned_solution(instance, options))
-    if options.method == "heuristic" or (options.method == "exact" and not proof.proved):
+    elif options.method == "heuristic" or not _quick(problem, instance):
         candidates.append(problem.heuristic(instance, options))
+    if options.method == "exact":
+        # A heuristic's solution that meets a cheap bound needs no solver.
+        if candidates and options.solver == "auto":
+            answer = _answer(problem, instance, candidates[0], problem.bound(instance), False)
+            if answer.optimum is not None:
+                return answer
+        proof = _prove(problem, instance, options)
+        candidates += [] if proof.solution is None else [proof.solution]
     best = min(candidates, key=lambda found: problem.sense * problem.objective(instance, found))
     bound = proof.bound if proof.proved else _tighter(problem, problem.bound(instance), proof.bound)
     return _answer(problem, instance, best, bound, proof.proved)
+
+
+def _quick(problem: Problem, instance: Any) -> bool:
+    """Whether dynamic programming takes a moment, or is the only way."""
+    return problem.milp is None or problem.quick(instance)
 
 
 def _tighter(problem: Problem, one: float, other: float) -> float:
@@ -94,7 +103,7 @@ def _prove(problem: Problem, instance: Any, options: SolveOptions) -> Proof:
         # For symmetric tours rows for subtours are quicker than circuits.
         if options.problem == "tsp":
             solver = "milp"
-        if problem.quick(instance) or problem.milp is None:
+        if _quick(problem, instance):
             solver = "dp"
     if solver == "dp":
         found = dynamic_programme(problem, instance)

@@ -149,7 +149,7 @@ class TrainOptions(RunOptions):
         return DQNConfig(
             num_envs=self.num_envs,
             batch_size=self.minibatch,
-            buffer_size=max(5000, self.num_envs),
+            buffer_size=max(5000, self.num_envs, self.minibatch),
             warmup=max(2, min(20, self.steps // 10)),
             n_step=self.n_step,
             target_period=max(1, min(200, self.steps // 10)),

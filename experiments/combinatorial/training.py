@@ -19,7 +19,7 @@ from experiments.combinatorial.learnt import Learnt, learnt
 from experiments.combinatorial.train_options import TrainOptions
 from jaxlab.agents.dqn import certificates
 from jaxlab.core import devices, reporting
-from jaxlab.core.figures import learning_curves, new_figure, save_figure
+from jaxlab.core.figures import draw_curve, learning_curves, new_figure, save_figure
 from jaxlab.core.stages import Stage, combined_performance, run_stages
 from jaxlab.envs.combinatorial import pictures
 
@@ -100,6 +100,16 @@ def draw(of: Learnt, options: TrainOptions, results: Any) -> None:
         else {"return": "return"}
     )
     learning_curves(options.run_dir, results["trained"].metrics, names)
+    if len(results) > 1:
+        figure, axes = new_figure()
+        for name, result in results.items():
+            residual = np.asarray(result.metrics["residual"], float)
+            draw_curve(axes, result.metrics["step"], residual, label=name)
+        axes.set_xlabel("gradient steps")
+        axes.set_ylabel("Bellman residual")
+        axes.set_yscale("log")
+        axes.legend()
+        save_figure(figure, options.run_dir, "ablation")
     if options.problem not in ("tsp", "cvrp", "maxcut"):
         return
     params = test_set(of, options.test)

@@ -52,6 +52,8 @@ def test_schedules_are_as_stated():
             dqn.FittedConfig(**bad)
     with pytest.raises(ConfigError, match="heads"):
         dqn.DQNConfig(width=10, heads=4)
+    with pytest.raises(ConfigError, match="buffer_size"):
+        dqn.DQNConfig(batch_size=64, buffer_size=32)
 
 
 def test_the_schedule_of_a_run():
@@ -254,7 +256,7 @@ def test_n_step_transitions_add_up_rewards_to_the_end():
 
 def test_goals_are_masked_and_end_with_the_episode():
     env = TSP(4)
-    config = dqn.DQNConfig(num_envs=1, width=8, rounds=1, heads=2, buffer_size=8)
+    config = dqn.DQNConfig(num_envs=1, width=8, rounds=1, heads=2, batch_size=4, buffer_size=8)
     agent = qlearning._DQN(env, lambda p, s: env.graph(p, s.decision), config)
     state = agent.init(jax.random.key(0), dqn.Hyper(gamma=1.0))
     episode = jax.tree.map(lambda leaf: leaf[0], state.episodes)

@@ -125,10 +125,9 @@ class DQNConfig:
             raise ConfigError(f"network is {self.network!r}, expected s2v or attention")
         if self.width % self.heads:
             raise ConfigError(f"width is {self.width}, expected a multiple of {self.heads} heads")
-        if self.buffer_size < self.num_envs:
-            raise ConfigError(
-                f"buffer_size is {self.buffer_size}, expected {self.num_envs} or more"
-            )
+        least = max(self.num_envs, self.batch_size)
+        if self.buffer_size < least:
+            raise ConfigError(f"buffer_size is {self.buffer_size}, expected at least {least}")
 
 
 @dataclasses.dataclass(frozen=True)
