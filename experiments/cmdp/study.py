@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -324,8 +325,13 @@ def run_study(options: StudyOptions) -> tuple[Study, Results]:
         chunk = chunk_of(arm)
         whole = arm.steps - arm.steps % chunk
         cut = {"chunk": chunk, "thin": chunk}
-        stages.append(Stage(name, lambda results, of=arm: of.learner, whole, options=cut))
+        make = functools.partial(_learner, arm)
+        stages.append(Stage(name, make, whole, options=cut))
     return study, run_stages(stages, checkpoint_every=CHUNKS // 5, **arguments)
+
+
+def _learner(arm: Arm, results: Results) -> Learner:
+    return arm.learner
 
 
 def chunk_of(arm: Arm) -> int:

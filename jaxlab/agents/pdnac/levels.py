@@ -9,6 +9,8 @@ state machine needs one accumulator.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -30,7 +32,7 @@ def length(level: jax.Array, config: PDNACConfig) -> jax.Array:
     return jnp.left_shift(jnp.full((), config.batch, jnp.int32), level)
 
 
-def weight(number: jax.Array, level: jax.Array, config: PDNACConfig, dtype: object) -> jax.Array:
+def weight(number: jax.Array, level: jax.Array, config: PDNACConfig, dtype: Any) -> jax.Array:
     """Weight `[]` of transition `number` of an update, counted from zero."""
     count = length(level, config)
     first = (number < config.batch).astype(jnp.int32)

@@ -229,6 +229,7 @@ def _flat(network: nn.Module, size: int) -> tuple[Callable[..., Any], Callable[.
         leaves, structure = jax.tree.flatten(zeros)
         parts = jnp.split(theta, np.cumsum([leaf.size for leaf in leaves])[:-1])
         shaped = [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
-        return network.apply(jax.tree.unflatten(structure, shaped), x)
+        out: Any = network.apply(jax.tree.unflatten(structure, shaped), x)
+        return out
 
     return init, apply

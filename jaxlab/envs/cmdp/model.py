@@ -130,14 +130,15 @@ def cmdp(
         raise ScenarioError(
             f"b has {limits.size} bounds for {len(signals)} cost signals: give one for each"
         )
-    return CMDP(
-        transitions=_probabilities(table, np.asarray(transitions).dtype),
-        reward=-rewards if minimise else rewards,
-        costs=signals,
-        senses=signs,
-        bounds=limits,
-        minimise=minimise,
-    )
+    # Arrays of numpy until a simulator or an evaluation needs those of JAX.
+    arrays: dict[str, Any] = {
+        "transitions": _probabilities(table, np.asarray(transitions).dtype),
+        "reward": -rewards if minimise else rewards,
+        "costs": signals,
+        "senses": signs,
+        "bounds": limits,
+    }
+    return CMDP(**arrays, minimise=minimise)
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
