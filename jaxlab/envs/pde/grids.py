@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -76,38 +75,3 @@ def central_difference(
     """`(u[i+1] - u[i-1]) / 2` with the values that the walls imply."""
     wide = padded(u, walls, wall_value)
     return (wide[..., 2:] - wide[..., :-2]) / 2
-
-
-def implicit_diffusion(
-    rhs: Float[Array, "*batch points"], alpha: Float[Array, ""], walls: Walls, wall_value: float
-) -> Float[Array, "*batch points"]:
-    """Solve `u - alpha * second_difference(u) = rhs`.
-
-    Args:
-      rhs: Right-hand sides; all share one matrix.
-      alpha: The diffusion number of an implicit step.
-      walls: Of the field that is solved for.
-      wall_value: Held at Dirichlet walls.
-    """
-    points = rhs.shape[-1]
-    if walls is Walls.PERIODIC:
-        angles = 2 * np.pi * np.arange(points // 2 + 1) / points
-        symbol = jnp.asarray(2 - 2 * np.cos(angles), rhs.dtype)
-        modes = jnp.fft.rfft(rhs) / (1 + alpha * symbol)
-        return jnp.fft.irfft(modes, points).astype(rhs.dtype)
-    ends = np.zeros(points)
-    ends[0] += 1
-    ends[-1] += 1
-    ends = jnp.asarray(ends, rhs.dtype)
-    main = jnp.full(points, 1 + 2 * alpha, rhs.dtype)
-    lower = jnp.full(points, -alpha, rhs.dtype).at[0].set(0)
-    upper = jnp.full(points, -alpha, rhs.dtype).at[-1].set(0)
-    if walls is Walls.DIRICHLET:
-        rhs = rhs + alpha * jnp.asarray(wall_value, rhs.dtype) * ends
-    elif walls is Walls.NEUMANN:
-        main = main - alpha * ends
-    else:
-        upper, lower = upper.at[0].multiply(2), lower.at[-1].multiply(2)
-    flat = rhs.reshape(-1, points).T
-    solved = jax.lax.linalg.tridiagonal_solve(lower, main, upper, flat)
-    return solved.T.reshape(rhs.shape)

@@ -9,12 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxlab.envs.pde.grids import (
-    central_difference,
-    implicit_diffusion,
-    second_difference,
-    spacing,
-)
+from jaxlab.envs.pde.grids import central_difference, second_difference, spacing
+from jaxlab.envs.pde.implicit import diffusion_solver
 from jaxlab.envs.pde.problems import Coefficients, Problem, Reaction, Scheme, Walls
 
 
@@ -55,7 +51,7 @@ def stepper(
     dx = spacing(problem, points, walls)
     if problem.speed:
         build = _leapfrog if scheme is Scheme.LEAPFROG else _crank_nicolson_wave
-        return build(problem, walls, dx, dt, coefficients)
+        return build(problem, walls, points, dx, dt, coefficients)
     if scheme is Scheme.ETDRK4:
         advance = _etdrk4(problem, points, dt, coefficients)
     elif problem.name == "kuramoto_sivashinsky":
@@ -67,7 +63,7 @@ def stepper(
             Scheme.IMEX: _backward,
             Scheme.CRANK_NICOLSON: _crank_nicolson,
         }[scheme]
-        advance = build_first(problem, walls, dx, dt, coefficients)
+        advance = build_first(problem, walls, points, dx, dt, coefficients)
     return Stepper(lambda u, velocity: u, advance, lambda u: u)
 
 
@@ -92,7 +88,9 @@ def _explicit(problem: Problem, walls: Walls, dx: float, c: Coefficients) -> Cal
     return terms
 
 
-def _ftcs(problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficients) -> Callable:
+def _ftcs(
+    problem: Problem, walls: Walls, points: int, dx: float, dt: Any, c: Coefficients
+) -> Callable:
     terms = _explicit(problem, walls, dx, c)
 
     def advance(u: Array, force: Any) -> Array:
@@ -102,29 +100,35 @@ def _ftcs(problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficients) -
     return advance
 
 
-def _backward(problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficients) -> Callable:
+def _backward(
+    problem: Problem, walls: Walls, points: int, dx: float, dt: Any, c: Coefficients
+) -> Callable:
     """BTCS, and IMEX where something reacts or is advected."""
-    terms, alpha = _explicit(problem, walls, dx, c), c.diffusion * dt / dx**2
+    terms, alpha = _explicit(problem, walls, dx, c), jnp.asarray(c.diffusion * dt / dx**2)
+    solve = diffusion_solver(points, alpha, walls, problem.wall_value)
 
     def advance(u: Array, force: Any) -> Array:
-        return implicit_diffusion(u + dt * (terms(u) + force), alpha, walls, problem.wall_value)
+        return solve(u + dt * (terms(u) + force))
 
     return advance
 
 
 def _crank_nicolson(
-    problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficients
+    problem: Problem, walls: Walls, points: int, dx: float, dt: Any, c: Coefficients
 ) -> Callable:
-    half = c.diffusion * dt / dx**2 / 2
+    half = jnp.asarray(c.diffusion * dt / dx**2 / 2)
+    solve = diffusion_solver(points, half, walls, problem.wall_value)
 
     def advance(u: Array, force: Any) -> Array:
         known = u + half * second_difference(u, walls, problem.wall_value) + dt * force
-        return implicit_diffusion(known, half, walls, problem.wall_value)
+        return solve(known)
 
     return advance
 
 
-def _leapfrog(problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficients) -> Stepper:
+def _leapfrog(
+    problem: Problem, walls: Walls, points: int, dx: float, dt: Any, c: Coefficients
+) -> Stepper:
     """State `(u before, u)`; the time before the start is such that a Taylor step follows."""
     square = (c.speed * dt / dx) ** 2
 
@@ -141,10 +145,11 @@ def _leapfrog(problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficient
 
 
 def _crank_nicolson_wave(
-    problem: Problem, walls: Walls, dx: float, dt: Any, c: Coefficients
+    problem: Problem, walls: Walls, points: int, dx: float, dt: Any, c: Coefficients
 ) -> Stepper:
     """State `(u, v)`; eliminating the new velocity leaves one tridiagonal system."""
-    quarter = (c.speed * dt / dx) ** 2 / 4
+    quarter = jnp.asarray((c.speed * dt / dx) ** 2 / 4)
+    solve = diffusion_solver(points, quarter, walls, problem.wall_value)
 
     def start(u: Array, velocity: Array | None) -> Any:
         return u, jnp.zeros_like(u) if velocity is None else velocity
@@ -153,7 +158,7 @@ def _crank_nicolson_wave(
         u, v = state
         known = u + quarter * second_difference(u, walls, problem.wall_value)
         known = known + dt * v + dt**2 / 2 * force
-        after = implicit_diffusion(known, quarter, walls, problem.wall_value)
+        after = solve(known)
         return after, 2 * (after - u) / dt - v
 
     return Stepper(start, advance, lambda state: state[0])

@@ -130,7 +130,8 @@ def _integrate(
     none = jnp.zeros((), u.dtype)
 
     def several(state: Any, _: None) -> tuple[Any, Array]:
-        state = jax.lax.fori_loop(0, substeps, lambda _, s: run.advance(s, none), state)
+        # Two at a time, so that what leapfrog hands on need not be copied.
+        state = jax.lax.fori_loop(0, substeps, lambda _, s: run.advance(s, none), state, unroll=2)
         return state, run.field(state)
 
     _, rows = jax.lax.scan(several, run.start(u, velocity), None, length=steps)

@@ -10,19 +10,20 @@ import pytest
 from jaxlab.core.errors import ConfigError, DataError
 from jaxlab.envs.pde.grids import (
     chebyshev_points,
-    implicit_diffusion,
     second_difference,
     uniform_points,
 )
+from jaxlab.envs.pde.implicit import MANY, implicit_diffusion
 from jaxlab.envs.pde.initial import draw_nodes, initial_values, spline_values
 from jaxlab.envs.pde.problems import PROBLEMS, Scheme, Walls, problem
 from jaxlab.envs.pde.solving import forecast, reference, refinement, solve
 from jaxlab.envs.pde.stability import check_stable, stability_numbers
 
 
+@pytest.mark.parametrize("fields", [2, MANY])
 @pytest.mark.parametrize("walls", list(Walls))
-def test_implicit_diffusion_inverts_the_explicit_operator(walls):
-    u = jnp.asarray(np.random.RandomState(0).normal(size=(3, 2, 9)))
+def test_implicit_diffusion_inverts_the_explicit_operator(walls, fields):
+    u = jnp.asarray(np.random.RandomState(0).normal(size=(3, fields, 9)))
     alpha, wall = jnp.asarray(0.7), -1.5
     known = u - alpha * second_difference(u, walls, wall)
     np.testing.assert_allclose(implicit_diffusion(known, alpha, walls, wall), u, atol=1e-13)
