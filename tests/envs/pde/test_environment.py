@@ -15,7 +15,7 @@ BURGERS = FieldControl(points=16, substeps=4)
 
 
 def close(env):
-    """Tasks that end within a few steps: the target is where the field will soon be."""
+    """Tasks that are so easy that episodes end within a few steps."""
 
     def sample(key):
         params = env.sample_params(key)
