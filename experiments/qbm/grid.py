@@ -1,4 +1,4 @@
-"""Machines and learners of a study as a pipeline of runs, all data sets and starts in a batch."""
+"""Machines and learners of a study as a pipeline of runs, each on all data sets and starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
+from jax import lax
 
 from experiments.qbm.study_options import CHUNKS, KEPT, Studied
 from jaxlab.agents import quantum_em
@@ -30,19 +30,6 @@ TARGETS: dict[str, Callable[[int], np.ndarray]] = {
     "bars": lambda visible: datasets.bars_and_stripes(2, visible // 2, single_lines=True),
     "all_bars": lambda visible: datasets.bars_and_stripes(2, visible // 2),
 }
-
-
-@struct.dataclass
-class Row:
-    """One start on one data set.
-
-    Attributes:
-      target: Probabilities of visible bits.
-      fit: The learner's state.
-    """
-
-    target: Any
-    fit: EMState
 
 
 class Trained(NamedTuple):
@@ -74,10 +61,12 @@ def targets_of(data: Sequence[str], visible: int) -> np.ndarray:
     return np.stack([TARGETS[name](visible) for name in data])
 
 
-def learner_on_targets(model: RestrictedModel, config: EMConfig) -> Learner:
-    """The learner of `quantum_em.make` whose target is data: `(target, Hyper)` are its numbers.
+def learner_on_targets(model: RestrictedModel, config: EMConfig, targets: np.ndarray) -> Learner:
+    """The learner of `quantum_em.make` on all targets `[data, 2^visible]` from the same start.
 
-    So one program trains on all data sets of a size at once. Curves are recorded.
+    Its states are those of the learner, with an axis of data sets; curves are recorded. Data sets
+    are taken in turn in one program: what the runs of one need together, such as an e-step where
+    any m-step ends, the others do not pay for, and a batch of starts stays in the cache.
     """
 
     def of(target: Any) -> Learner:
@@ -88,14 +77,15 @@ def learner_on_targets(model: RestrictedModel, config: EMConfig) -> Learner:
         )
         return quantum_em.make(problem, config, keep=True)
 
-    def init(key: jax.Array, hyper: Any) -> Row:
-        target, numbers = hyper
-        target = jnp.asarray(target)
-        return Row(target, of(target).init(key, numbers))
+    def init(key: jax.Array, hyper: Hyper) -> EMState:
+        return jax.vmap(lambda target: of(target).init(key, hyper))(jnp.asarray(targets))
 
-    def step(row: Row, t: jax.Array) -> tuple[Row, Metrics]:
-        fit, metrics = of(row.target).step(row.fit, t)
-        return dataclasses.replace(row, fit=fit), metrics
+    def step(state: EMState, t: jax.Array) -> tuple[EMState, Metrics]:
+        state, metrics = lax.map(
+            lambda row: of(row[0]).step(row[1], t), (jnp.asarray(targets), state)
+        )
+        one = jnp.ones((), np.float32)
+        return state, {name: dataclasses.replace(m, weight=one) for name, m in metrics.items()}
 
     return Learner(init, step)
 
@@ -122,27 +112,24 @@ def stage(
     seeds: int,
     width: float,
 ) -> Stage:
-    """The run of a learner on a machine and all data sets: rows are data sets by starts."""
-    rows = len(data) * seeds
-    target = np.repeat(targets_of(data, model.visible), seeds, 0)
-    start = np.tile(starts(model, seed, seeds, width), (len(data), 1))
-    one = np.ones(rows)
-    default = Hyper()
+    """The run of a learner on a machine and all data sets."""
+    one, default = np.ones(seeds), Hyper()
     numbers = Hyper(
         learning_rate=one * learner.learning_rate,
         damping=one * default.damping,
         width=one * width,
-        parameters=start,
+        parameters=starts(model, seed, seeds, width),
     )
+    targets = targets_of(data, model.visible)
     chunk = steps // CHUNKS
     thin = next(n for n in range(max(1, chunk // KEPT), 0, -1) if chunk % n == 0)
     return Stage(
         name,
-        lambda results: learner_on_targets(model, learner.config),
+        lambda results: learner_on_targets(model, learner.config, targets),
         steps,
-        (target, numbers),
+        numbers,
         {
-            "seeds": rows,
+            "seeds": seeds,
             "hyper_axis": 0,
             "chunk": chunk,
             "thin": thin,
@@ -161,38 +148,33 @@ def cpu_seconds(state: Any, metrics: dict[str, Any], host: Any) -> tuple[Any, An
 
 def trained(result: Result, data: Sequence[str]) -> dict[str, Trained]:
     """What a stage of `stage` left, by data set."""
-    records, metrics, fit = result.records(), result.metrics, result.state.fit
+    records, metrics, state = result.records(), result.metrics, result.state
     step, spent = metrics["step"], np.ravel(metrics["cpu_seconds"])
     # The first chunk includes compilation, and after a continuation the count begins again.
     used = np.diff(spent) / np.diff(step)
     used = np.median(used[used > 0]) if (used > 0).any() else np.nan
 
-    def by_data(values: Any) -> np.ndarray:
-        values = np.asarray(values)
-        return values.reshape(len(data), -1, *values.shape[1:])
-
-    curves = np.moveaxis(np.asarray(records["curve/divergence"]), 0, 1)
-    curve, last, em_steps = by_data(curves), by_data(fit.divergence), by_data(fit.em_steps)
-    iterations = by_data(metrics["steps_in_use"].sum(0))
-    parameters, divergence = by_data(fit.best_parameters), by_data(fit.best_divergence)
+    curves = np.asarray(records["curve/divergence"])
+    iterations = metrics["steps_in_use"].sum(0)
     found = {}
     for n, name in enumerate(data):
-        best = int(np.argmin(divergence[n]))
+        divergence = np.asarray(state.best_divergence[:, n])
+        best = int(np.argmin(divergence))
         found[name] = Trained(
             step=records["step"],
-            curve=curve[n].T,
-            last=last[n],
-            em_steps=em_steps[n],
-            iterations=iterations[n],
-            best=parameters[n, best],
-            best_divergence=float(divergence[n, best]),
+            curve=curves[:, :, n],
+            last=np.asarray(state.divergence[:, n]),
+            em_steps=np.asarray(state.em_steps[:, n]),
+            iterations=iterations[:, n],
+            best=np.asarray(state.best_parameters[best, n]),
+            best_divergence=float(divergence[best]),
             cpu_per_step=float(used) / len(data),
         )
     return found
 
 
 def run_arguments(options: Any) -> dict[str, Any]:
-    """Arguments of `run_stages` from the options; stages have their own steps and rows."""
+    """Arguments of `run_stages` from the options; stages have their own steps."""
     arguments = options.run_arguments()
     del arguments["steps"], arguments["seeds"]
     return arguments

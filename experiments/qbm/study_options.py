@@ -51,8 +51,7 @@ LEARNERS = {
 class StudyOptions(RunOptions):
     """Compare em with gradient descent, Adam and natural gradient on restricted machines.
 
-    Every learner begins at the same random starts; `seeds` of them for every size and data set
-    are one batch. The paper is Kimura et al. 2025 (arXiv:2507.21569).
+    Every learner begins at the same random starts, which are one batch. The paper is Kimura et al. 2025 (arXiv:2507.21569).
     """
 
     x64: bool = True
