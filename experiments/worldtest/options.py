@@ -99,6 +99,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "limit": None,
         "seeds": 3,
         "steps": 2000,
+        "model": WorldModelConfig(channels=32, batch=16, length=16),
         "floor_sessions": 100,
     },
 }

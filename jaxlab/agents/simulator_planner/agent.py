@@ -111,20 +111,36 @@ class _Walk:
         return self._plan is None or self._at >= len(self._plan.actions)
 
     def next(self) -> int:
-        """The next action; to wait where no plan has one."""
-        return 0 if self.done or self._plan is None else int(self._plan.actions[self._at])
+        """The next action; any at all where no plan has one."""
+        if self.done or self._plan is None:
+            count = len(self._planner.simulator.actions)
+            return int(jax.random.randint(self.follower.key(4), (), 0, count))
+        return int(self._plan.actions[self._at])
 
-    def find(self, goal: Goal | None, iterations: int, horizon: int) -> None:
-        """Plan anew, for a goal or for what was not seen."""
+    def find(self, goal: Goal, iterations: int, horizon: int) -> None:
+        """Plan anew for a goal."""
+        self._search(1, goal, iterations, horizon)
+
+    def explore(self, iterations: int, horizon: int) -> None:
+        """Plan to what was not seen; where there is nothing of that kind, all of it once more."""
+        nowhere = Goal(self.follower.frame, np.zeros(self.follower.frame.shape, bool))
+        self._search(2, nowhere, iterations, horizon, self._seen)
+        if self.done:
+            self._seen = self._planner.search.nothing_seen()
+            self._remember()
+            self._search(3, nowhere, iterations, horizon, self._seen)
+
+    def _search(
+        self, purpose: int, goal: Goal, iterations: int, horizon: int, seen: Any = None
+    ) -> None:
         follower, planner = self.follower, self._planner
-        shape = follower.frame.shape
         self._plan = planner.search.find(
-            follower.key(2 if goal is None else 1),
+            follower.key(purpose),
             planner.pick(follower.particles, self.failures),
-            Goal(follower.frame, np.zeros(shape, bool)) if goal is None else goal,
+            goal,
             iterations=iterations,
             horizon=max(horizon, 1),
-            seen=self._seen if goal is None else None,
+            seen=seen,
         )
         self._at = 0
         self.simulated += self._plan.simulated
@@ -168,7 +184,7 @@ class GoalSeeker:
             first = walk.follower.step == 0
             walk.find(self._goal, config.iterations if first else config.replanning, self._left)
         if walk.done:
-            walk.find(None, config.exploring, self._left)
+            walk.explore(config.exploring, self._left)
         return walk.next()
 
     def see(self, action: int, frame: Any) -> None:
@@ -200,7 +216,7 @@ class ChangeFinder:
     def act(self, left: int) -> int:
         """The next action, with so many left."""
         if self._walk.done:
-            self._walk.find(None, self._config.exploring, left)
+            self._walk.explore(self._config.exploring, left)
         return self._walk.next()
 
     def see(self, action: int, frame: Any) -> int | None:

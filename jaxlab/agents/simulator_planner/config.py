@@ -12,7 +12,8 @@ class PlannerConfig:
     """How much is simulated. Each size is a shape: changing one compiles anew."""
 
     beam: int = 32
-    """States expanded at once, half of them by their cost and half by their novelty."""
+    """States expanded at once: a quarter by their distance from the goal, a quarter by the length of
+    the way to it, half by their novelty."""
     branches: int = 32
     """Actions tried in each; all of them where a world has no more."""
     pool: int = 2048
@@ -40,7 +41,7 @@ class PlannerConfig:
                 raise ConfigError(
                     f"{field.name} is {getattr(self, field.name)}, expected more than 0"
                 )
-        if self.beam % 2:
-            raise ConfigError(f"beam is {self.beam}, expected an even number")
+        if self.beam % 4:
+            raise ConfigError(f"beam is {self.beam}, expected a multiple of 4")
         if self.beam > self.pool:
             raise ConfigError(f"pool is {self.pool}, expected at least the beam of {self.beam}")

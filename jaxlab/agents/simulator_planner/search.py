@@ -1,7 +1,7 @@
 """Batched best-first search on an exact simulator: for a goal, or for what is new.
 
-Each expansion steps `beam * branches` states in one compiled call. Half of the states expanded are those
-closest to the goal, half the most novel ones; states seen before are dropped by their fingerprint. What
+Each expansion steps `beam * branches` states in one compiled call. A quarter of the states expanded are those
+closest to the goal, a quarter those of the shortest way there if each step mends one place, half the most novel ones; states seen before are dropped by their fingerprint. What
 is random is drawn once for each depth, so that a plan is one for the noise of this search.
 """
 
@@ -26,8 +26,10 @@ from jaxlab.agents.simulator_planner.novelty import (
 )
 from jaxlab.agents.simulator_planner.simulator import Simulator, State
 
-#: What a step costs, in places that differ from the goal.
+#: What a step costs, in places that differ from the goal, for those closest to it.
 STEP_COST = 0.125
+#: The same for the shortest ways.
+WHOLE_COST = 1.0
 #: How much a step takes from what is gained by novelty.
 STEP_LOSS = 0.2
 
@@ -222,14 +224,16 @@ class Search:
         return pool, distance
 
     def _chosen(self, pool: Pool, horizon: jax.Array) -> jax.Array:
-        """Which states are expanded, `[beam]`: half by distance, then half by novelty."""
-        half = self.config.beam // 2
+        """Which states are expanded, `[beam]`."""
+        quarter = self.config.beam // 4
+        counts = (quarter, quarter, self.config.beam - 2 * quarter)
         open_ = pool.waits & (pool.depth < horizon)
-        near, new = _priorities(pool.distance, pool.depth, pool.level)
-        _, first = jax.lax.top_k(jnp.where(open_, near, -jnp.inf), half)
-        open_ = open_.at[first].set(False)
-        _, second = jax.lax.top_k(jnp.where(open_, new, -jnp.inf), half)
-        return jnp.concatenate([first, second])
+        chosen = []
+        for priority, count in zip(_priorities(pool), counts, strict=True):
+            _, best = jax.lax.top_k(jnp.where(open_, priority, -jnp.inf), count)
+            open_ = open_.at[best].set(False)
+            chosen.append(best)
+        return jnp.concatenate(chosen)
 
     def _tried(self, key: jax.Array, frames: jax.Array, goal: Goal) -> jax.Array:
         """Actions to try, `[beam, branches]`.
@@ -318,22 +322,20 @@ class Search:
         return mixed.replace(seen=children.seen)
 
 
-def _priorities(
-    distance: jax.Array, depth: jax.Array, level: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """By which states are expanded, more first: by distance, and by novelty."""
-    cost = distance + STEP_COST * depth
-    return -cost, level - 0.001 * cost
+def _priorities(pool: Pool) -> tuple[jax.Array, ...]:
+    """By which states are expanded, more first: distance, length of the way, novelty."""
+    near = pool.distance + STEP_COST * pool.depth
+    whole = pool.distance + WHOLE_COST * pool.depth
+    return -near, -whole, pool.level - 0.001 * near
 
 
 def _standing(pool: Pool) -> jax.Array:
-    """The better of a state's two ranks; those that do not wait come last."""
-    near, new = _priorities(pool.distance, pool.depth, pool.level)
+    """The best of a state's ranks; those that do not wait come last."""
 
     def rank(priority: jax.Array) -> jax.Array:
         order = jnp.argsort(jnp.where(pool.waits, -priority, jnp.inf))
         places = jnp.arange(len(order), dtype=jnp.int32)
         return jnp.zeros(len(order), jnp.int32).at[order].set(places)
 
-    best = jnp.minimum(rank(near), rank(new))
-    return jnp.where(pool.waits, best, len(best) + 1).astype(jnp.float32)
+    ranks = jnp.stack([rank(priority) for priority in _priorities(pool)])
+    return jnp.where(pool.waits, ranks.min(0), ranks.shape[1] + 1).astype(jnp.float32)

@@ -11,13 +11,13 @@ from jaxlab.core.errors import ConfigError
 class WorldModelConfig:
     """Shapes; changing one compiles a new program."""
 
-    channels: int = 16
+    channels: int = 12
     """Channels of the recurrent grid."""
     embedding: int = 8
     """Channels that a colour is embedded in."""
-    batch: int = 16
+    batch: int = 8
     """Worlds that are interacted with side by side."""
-    length: int = 16
+    length: int = 8
     """Steps of each between two gradient steps, over which gradients go back."""
     episode: int = 64
     """Mean steps until a world begins again."""
