@@ -35,7 +35,7 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names; see `jaxlab.core.commands`."""
     arguments = joined(sys.argv[1:] if argv is None else argv)
-    commands.main("cmdp", experiments.cmdp.__doc__, COMMANDS, arguments)
+    commands.main("cmdp", experiments.cmdp.__doc__, COMMANDS, arguments, default="study")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Without a command, options are those of `train`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import experiments.combinatorial
@@ -45,10 +44,9 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names; see `jaxlab.core.commands`."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0].startswith("--") and arguments[0] != "--help":
-        arguments = ["train", *arguments]
-    commands.main("combinatorial", experiments.combinatorial.__doc__, COMMANDS, arguments)
+    commands.main(
+        "combinatorial", experiments.combinatorial.__doc__, COMMANDS, argv, default="train"
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names; see `jaxlab.core.commands`."""
-    commands.main("cr3bp", experiments.cr3bp.__doc__, COMMANDS, argv)
+    commands.main("cr3bp", experiments.cr3bp.__doc__, COMMANDS, argv, default="study")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ COMMANDS = {study[0]: _command(*study) for study in _STUDIES}
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names; see `jaxlab.core.commands`."""
-    commands.main("pde_icl", experiments.pde_icl.__doc__, COMMANDS, argv)
+    commands.main("pde_icl", experiments.pde_icl.__doc__, COMMANDS, argv, default="context")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ def main(
     description: str | None,
     commands: Mapping[str, Command],
     argv: Sequence[str] | None = None,
+    *,
+    default: str | None = None,
 ) -> None:
     """Run the command that the first argument names, with the others as its options.
 
@@ -36,6 +38,7 @@ def main(
       description: What it is about, for its help text.
       commands: Its commands by name.
       argv: Arguments; those of the process by default.
+      default: The command that is meant where the first argument is an option or there is none.
 
     Raises:
       SystemExit: There is no such command, or the command ended with an error.
@@ -43,8 +46,10 @@ def main(
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments else None
     if name in ("-h", "--help"):
-        print(usage(experiment, description, commands))
+        print(usage(experiment, description, commands, default))
         return
+    if default is not None and (name is None or name.startswith("-")):
+        name, arguments = default, [default, *arguments]
     if name is None or name not in commands:
         given = "no command is given" if name is None else f"'{name}' is no command"
         print(f"error: {given}: begin with {' or '.join(commands)}, or --help", file=sys.stderr)
@@ -60,7 +65,12 @@ def main(
     )
 
 
-def usage(experiment: str, description: str | None, commands: Mapping[str, Command]) -> str:
+def usage(
+    experiment: str,
+    description: str | None,
+    commands: Mapping[str, Command],
+    default: str | None = None,
+) -> str:
     """The commands, a line each."""
     program = _program(experiment)
     width = max(map(len, commands))
@@ -74,6 +84,7 @@ def usage(experiment: str, description: str | None, commands: Mapping[str, Comma
             *lines,
             "",
             f"{program} COMMAND --help names the options of a command.",
+            *([] if default is None else [f"Without COMMAND it is {default}."]),
         ]
     )
 

@@ -25,19 +25,28 @@ class WalkOptions(RunOptions):
     """Walk."""
 
 
-def run(*argv):
+def run(*argv, default=None):
     found = []
     table = {
         "add": Command(AddOptions, found.append),
         "walk": Command(WalkOptions, found.append, {"smoke": {"steps": 3}}),
     }
-    commands.main("sums", "Sums of numbers.", table, argv)
+    commands.main("sums", "Sums of numbers.", table, argv, default=default)
     return found
 
 
 def test_the_first_argument_names_the_command():
     (options,) = run("add", "--numbers", "1", "2")
     assert options == AddOptions(numbers=(1, 2))
+
+
+def test_a_default_command_needs_no_name(capsys):
+    assert run("--numbers", "1", default="add") == [AddOptions(numbers=(1,))]
+    assert run(default="add") == [AddOptions()]
+    run("--help", default="add")
+    assert "Without COMMAND it is add." in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run("subtract", default="add")
 
 
 def test_a_run_has_a_folder_below_its_experiment_and_its_preset(tmp_path, monkeypatch):
