@@ -277,7 +277,6 @@ FIVE = numbers([0.02, -0.05, 0.06, 0.07, -1])
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ([], "no command is given: begin with propagate or orbit"),
         (["fly"], "'fly' is no command"),
         (["propagate"], "--system and --mu: give one"),
         (["propagate", *ARC, "--mu", "0.1"], "--system and --mu: give one"),
