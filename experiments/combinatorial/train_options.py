@@ -57,7 +57,7 @@ class TrainOptions(RunOptions):
     """States or transitions of a gradient step."""
     instances: int = 0
     """Instances that fitted averages over; 0 draws new ones all the time."""
-    learning_rate: float = 2e-3
+    learning_rate: float = 5e-4
     """Of Adam."""
     radius: float = 100.0
     """Of the ball that parameters are projected to (fitted)."""

@@ -179,8 +179,11 @@ def test_features_are_bounds():
     values, tours = best.values(), features_of(env)[0]
     for layer in (1, 3):
         states = jax.tree.map(jnp.asarray, best.states[layer])
-        found = jax.vmap(lambda s: tours(params, s))(states)[:, 1]
-        assert np.all(np.asarray(found) <= values[layer] + 1e-5)
+        found = np.asarray(jax.vmap(lambda s: tours(params, s))(states))
+        assert np.all(found[:, 1] <= values[layer] + 1e-5)
+        # What insertion pays is no less than the optimum, and not much more.
+        assert np.all(found[:, 0] >= values[layer] - 1e-5)
+        assert found[:, 0].mean() <= 1.05 * values[layer].mean()
     assert float(tree) <= values[0][0]
     packing = Knapsack(6, 1.5)
     params = packing.sample_params(jax.random.key(3))

@@ -1,7 +1,7 @@
 """Hand-made features of decision states, with bounds on what is left to pay.
 
-Each function gives `[size]` numbers of an instance and a decision state; feature 0 is a bound on
-the value of the state, from which learning may begin.
+Each function gives `[size]` numbers of an instance and a decision state; feature 0 is a guess at
+the value of the state, from which learning may begin: what a heuristic pays from there, or a bound.
 """
 
 from __future__ import annotations
@@ -61,8 +61,41 @@ def spanning_tree(
     return total, degrees
 
 
+def insertion_path(
+    distances: Float[Array, "n n"], free: Bool[Array, " n"], start: Any, end: Any
+) -> Float[Array, ""]:
+    """Length of a path from `start` through all free cities to `end` by farthest insertion."""
+    n = len(distances)
+    cities = jnp.arange(n)
+
+    def insert(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        left, near, following, inside, total = carry
+        city = jnp.argmax(jnp.where(left, near, -1))
+        there = left[city]
+        extra = distances[:, city] + distances[city, following] - distances[cities, following]
+        extra = jnp.where(inside, extra, jnp.inf)
+        before = jnp.argmin(extra)
+        new = (cities == city) & there
+        after = following[before]
+        following = jnp.where((cities == before) & there, city, following)
+        following = jnp.where(new, after, following)
+        total = total + jnp.where(there, extra[before], 0)
+        near = jnp.minimum(near, distances[:, city])
+        return left & ~new, near, following, inside | new, total
+
+    # Cities of the path that have a successor: all but its end.
+    carry = (
+        free,
+        jnp.minimum(distances[:, start], distances[:, end]),
+        jnp.full((n,), end),
+        cities == start,
+        distances[start, end],
+    )
+    return jax.lax.fori_loop(0, n, insert, carry)[4]
+
+
 def tour_features(params: TourParams, decision: TourDecision) -> Float[Array, " 15"]:
-    """Spanning trees, nearest cities, mean distances and numbers of cities.
+    """A path by insertion, spanning trees, nearest cities, mean distances, numbers of cities.
 
     What is left is a path from the current city through those not visited to city 0: no shorter
     than a minimal spanning tree of them, under any prices of cities.
@@ -104,10 +137,9 @@ def tour_features(params: TourParams, decision: TourDecision) -> Float[Array, " 
 
     from_here, home = d[decision.current], d[:, 0]
     between = jnp.where(free & free[:, None], d, 0).sum() / count**2
-    best = jnp.maximum(jnp.stack(bounds).max(), plain)
     return jnp.stack(
         [
-            best,
+            insertion_path(d, free, decision.current, jnp.zeros_like(decision.current)),
             plain,
             bounds[-1],
             near[:, 0].sum(),

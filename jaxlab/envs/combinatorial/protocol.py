@@ -194,7 +194,9 @@ class DecisionProcess(Env[State, Params], Generic[Decision, Params]):
     ) -> tuple[State, TimeStep]:
         """Append a letter."""
         over = state.terminated
-        fine = self.legal(params, state.decision)[action] & ~over
+        # Not by an index: in a batch that would be a gather, which is slower than looking at all.
+        here = jnp.arange(self.num_actions) == action
+        fine = jnp.any(self.legal(params, state.decision) & here) & ~over
         illegal = ~fine & ~over
         moved, cost = self.move(params, state.decision, action)
         ended = self.done(params, moved)
