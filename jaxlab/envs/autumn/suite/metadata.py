@@ -26,7 +26,7 @@ from jaxlab.envs.autumn.suite.catalogue import load
 LANES, STEPS = 256, 8
 #: Calls from the start, of random actions.
 CALLS = 10
-#: Calls that look for hidden state.
+#: Calls that look for hidden state; of a random program one pair a call, and three times as many.
 SEARCHES = 8
 #: Standard errors by which two shares of runs, those with a colour at a place, must differ
 #: before they count as different odds: some 10^5 are compared for each program.
@@ -200,14 +200,16 @@ class _Explorer:
         """Whether two states with one picture have different futures."""
         pairs = self.twins(visited)
         half = LANES // 2
-        for _ in range(SEARCHES if len(pairs) else 0):
+        searches = SEARCHES * (3 if is_random else 1)
+        for _ in range(searches if len(pairs) else 0):
             each = pairs[self.rng.integers(0, len(pairs), half)]
             if is_random:
                 each[:] = each[0]
             states = self._pick(visited, np.concatenate([each[:, 0], each[:, 1]]))
             rows = self.actions(states.frame)
             if is_random:
-                rows[:] = rows[:, :1]
+                # Not the first lane, in which an arrow is held.
+                rows[:] = rows[:, 1:2]
             rows[:, half:] = rows[:, :half]
             # Each run has draws of its own: one particle for another is no hidden state.
             seeds = self.rng.integers(0, 2**32, (STEPS, LANES), np.uint32)

@@ -5,7 +5,7 @@
 (program
   (= GRID_SIZE 16)
   (object Invader (Cell 0 0 "limegreen"))
-  (object Hero (list (Cell 0 0 "blue") (Cell 1 0 "lightblue") (Cell 2 0 "blue")))
+  (object Hero (list (Cell 0 0 "blue") (Cell 1 0 "blue") (Cell 2 0 "blue")))
   (object Shot (Cell 0 0 "red"))
   (object Bomb (Cell 0 0 "orange"))
 
