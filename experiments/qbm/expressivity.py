@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +67,7 @@ def describe(results: Results) -> list[dict[str, Any]]:
     return told
 
 
-def _print(told: list[Mapping[str, Any]]) -> None:
+def _print(told: Sequence[Mapping[str, Any]]) -> None:
     rows = []
     for n in range(0, len(told), len(DATA)):
         group = told[n : n + len(DATA)]

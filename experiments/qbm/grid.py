@@ -151,8 +151,8 @@ def trained(result: Result, data: Sequence[str]) -> dict[str, Trained]:
     records, metrics, state = result.records(), result.metrics, result.state
     step, spent = metrics["step"], np.ravel(metrics["cpu_seconds"])
     # The first chunk includes compilation, and after a continuation the count begins again.
-    used = np.diff(spent) / np.diff(step)
-    used = np.median(used[used > 0]) if (used > 0).any() else np.nan
+    each = np.diff(spent) / np.diff(step)
+    used = float(np.median(each[each > 0])) if (each > 0).any() else float("nan")
 
     curves = np.asarray(records["curve/divergence"])
     iterations = metrics["steps_in_use"].sum(0)
@@ -168,7 +168,7 @@ def trained(result: Result, data: Sequence[str]) -> dict[str, Trained]:
             iterations=iterations[:, n],
             best=np.asarray(state.best_parameters[best, n]),
             best_divergence=float(divergence[best]),
-            cpu_per_step=float(used) / len(data),
+            cpu_per_step=used / len(data),
         )
     return found
 
