@@ -12,7 +12,8 @@ from jaxlab.core.errors import ConfigError
 from jaxlab.core.options import RunOptions
 
 AGENTS = ("random", "simulator", "learned")
-FAMILIES = ("masked_frame_prediction", "planning", "change_detection")
+Family = Literal["masked_frame_prediction", "planning", "change_detection"]
+FAMILIES: tuple[Family, ...] = ("masked_frame_prediction", "planning", "change_detection")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,9 +39,7 @@ class Options(RunOptions):
     """Your own program (.sexp) instead; a task of each family is made for it."""
     environments: tuple[str, ...] = ()
     """Only these environments; by default as many as the preset takes."""
-    families: tuple[Literal["masked_frame_prediction", "planning", "change_detection"], ...] = (
-        FAMILIES
-    )
+    families: tuple[Family, ...] = FAMILIES
     """Only these families."""
     limit: int | None = 10
     """Most environments, where none are named; None takes all."""

@@ -54,11 +54,16 @@ def summarise(rows: Rows, agents: Sequence[str], families: Sequence[str]) -> dic
 
 
 def write(
-    run_dir: pathlib.Path, rows: Rows, agents: Sequence[str], extra: Mapping[str, Any]
+    run_dir: pathlib.Path,
+    rows: Rows,
+    agents: Sequence[str],
+    mode: str,
+    floors: Mapping[str, float],
 ) -> None:
-    """Write `summary.json` and figures, and print the tables."""
+    """Write `summary.json` and figures, and print the tables; `floors` are those of tasks."""
     families = [family for family in FAMILIES if any(row["family"] == family for row in rows)]
     told = summarise(rows, agents, families)
+    by_family = mean_floors(rows, floors, families)
     spent = sum(float(row["cpu_seconds"]) for row in rows)
     performance = {"cpu_seconds": round(spent, 1), **reporting.peak_memory()}
     reporting.write_summary(
@@ -67,13 +72,28 @@ def write(
             "agents": told,
             "published": {name: row._asdict() for name, row in PUBLISHED.items()},
             "chance": {"masked_frame_prediction": CHANCE},
-            **extra,
+            "floors": by_family,
+            "floors_by_task": dict(floors),
+            "mode": mode,
         },
         performance,
     )
     _draw_families(run_dir, told, families)
     _draw_environments(run_dir, told, families)
-    _print(told, families)
+    _print(told, families, by_family)
+
+
+def mean_floors(
+    rows: Rows, floors: Mapping[str, float], families: Sequence[str]
+) -> dict[str, float | None]:
+    """Mean floor of the tasks of each family that were taken and have one."""
+    family_of = {row["task"]: row["family"] for row in rows}
+    return {
+        family: _mean(
+            np.array([floors[t] for t, of in family_of.items() if of == family and t in floors])
+        )
+        for family in families
+    }
 
 
 def _told(scores: np.ndarray) -> dict[str, Any]:
@@ -93,7 +113,9 @@ def _mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def _print(told: Mapping[str, Any], families: Sequence[str]) -> None:
+def _print(
+    told: Mapping[str, Any], families: Sequence[str], floors: Mapping[str, float | None]
+) -> None:
     columns = ["agent", *(SHORT[family] for family in families), "all", "acts"]
     rows: list[list[Any]] = [
         [
@@ -104,6 +126,7 @@ def _print(told: Mapping[str, Any], families: Sequence[str]) -> None:
         ]
         for agent, of in told.items()
     ]
+    rows.append(["floors of the tasks", *(_number(floors[f]) for f in families), "-", "-"])
     rows += [
         [
             f"published: {name}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 
 from experiments.worldtest import report
@@ -60,7 +62,8 @@ def evaluate(options: Options) -> None:
     """Report the sessions that a run holds, finished or not."""
     assert options.evaluate is not None
     rows = read_sessions(options.evaluate)
-    report.write(options.evaluate, rows, options.agents, {"mode": options.mode})
+    options = dataclasses.replace(options, run_dir=options.evaluate)
+    _report(options, rows, chosen_tasks(options))
 
 
 def _report(options: Options, rows: list[dict], tasks: tuple[Task, ...]) -> None:
@@ -68,6 +71,6 @@ def _report(options: Options, rows: list[dict], tasks: tuple[Task, ...]) -> None
         return
     assert options.run_dir is not None
     floors = {task.id: task.floor for task in tasks if task.floor is not None}
-    report.write(options.run_dir, rows, options.agents, {"mode": options.mode, "floors": floors})
+    report.write(options.run_dir, rows, options.agents, options.mode, floors)
     draw_plan(options.run_dir, rows, tasks)
     print(f"results in {options.run_dir}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxlab.core import reporting, runfolder
@@ -137,7 +137,7 @@ def _hold_one(
     return row
 
 
-def jobs_of(tasks: Iterable[Task], agents: Sequence[str], counts: dict[str, int]) -> list[Job]:
+def jobs_of(tasks: Iterable[Task], agents: Sequence[str], counts: Mapping[Any, int]) -> list[Job]:
     """Sessions to be held, environment by environment: what is compiled for one is used at once."""
     ordered = sorted(tasks, key=lambda task: task.world.name)
     return [

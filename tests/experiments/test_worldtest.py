@@ -142,6 +142,14 @@ def test_scores_are_means_over_tasks_of_means_over_sessions():
     assert told["environments"]["e"]["planning"] == 0.75
 
 
+def test_floors_are_means_of_the_tasks_that_were_taken():
+    rows = [{"task": "one", "family": "planning"}, {"task": "two", "family": "planning"}] * 2
+    floors = {"one": 0.2, "two": 0.4, "three": 1.0}
+    means = report.mean_floors(rows, floors, ["planning", "change_detection"])
+    assert means["planning"] == pytest.approx(0.3)
+    assert means["change_detection"] is None
+
+
 def test_published_means_agree_with_their_parts():
     for row in PUBLISHED.values():
         assert abs(np.mean([pair[0] for pair in row[:3]]) - row.all) < 8e-3

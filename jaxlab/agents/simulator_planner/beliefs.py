@@ -95,7 +95,8 @@ class BeliefFilter:
         if distance > 0 and not certain:
             # All rounds were drawn, so this has one shape.
             told = self._judge(jnp.concatenate(predicted), frame, visible)
-            evidence = Evidence(distance, *(int(number) for number in told))
+            usual, unheard, usually = (int(number) for number in told)
+            evidence = Evidence(distance, usual, unheard, usually)
         chosen = self._draw(jax.random.fold_in(key, self.config.rounds), states, wrong)
         return chosen, evidence
 

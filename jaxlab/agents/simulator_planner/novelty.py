@@ -7,7 +7,6 @@ counted apart for each distance from the goal, as in their best-first width sear
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool, Float, Int, UInt32
@@ -56,7 +55,8 @@ def are_new(
     first = first.at[slots].min(jnp.where(valid, order, len(fingerprints)))
     new = valid & (first[slots] == order) & (seen.fingerprints[slots] != fingerprints)
     kept = jnp.where(new, slots, FINGERPRINTS)
-    return seen.replace(fingerprints=seen.fingerprints.at[kept].set(fingerprints, mode="drop")), new
+    table = seen.fingerprints.at[kept].set(fingerprints, mode="drop")
+    return seen.replace(fingerprints=table), new  # type: ignore[attr-defined]
 
 
 def novelty(
@@ -79,7 +79,7 @@ def novelty(
     inside = ~seen.features[slots].all(1)
     atoms = seen.atoms.at[near[:, None], places, frames].max(valid[:, None])
     atoms = atoms.at[DISTANCES, places, frames].max(valid[:, None])
-    seen = seen.replace(
+    seen = seen.replace(  # type: ignore[attr-defined]
         atoms=atoms,
         features=seen.features.at[slots].max(jnp.broadcast_to(valid[:, None], slots.shape)),
     )
@@ -89,4 +89,5 @@ def novelty(
 
 def forget_states(seen: Seen) -> Seen:
     """The tables for another search: parts are known, states may be visited again."""
-    return seen.replace(fingerprints=jax.numpy.zeros_like(seen.fingerprints))
+    blank = jnp.zeros_like(seen.fingerprints)
+    return seen.replace(fingerprints=blank)  # type: ignore[attr-defined]

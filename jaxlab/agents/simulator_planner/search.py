@@ -293,7 +293,8 @@ class Search:
             seen=seen,
         )
         found = self._found(pool.node[chosen], tried, children)
-        pool = pool.replace(waits=pool.waits.at[chosen].set(False))
+        waits = pool.waits.at[chosen].set(False)
+        pool = pool.replace(waits=waits)  # type: ignore[attr-defined]
         pool = self._kept(pool, children)
         return pool, found._replace(waiting=pool.waits.sum())
 
@@ -318,7 +319,8 @@ class Search:
         def written(old: jax.Array, new: jax.Array) -> jax.Array:
             return old.at[worst].set(new[best])
 
-        mixed = jax.tree.map(written, pool.replace(seen=()), children.replace(seen=()))
+        old, new = (part.replace(seen=()) for part in (pool, children))  # type: ignore[attr-defined]
+        mixed = jax.tree.map(written, old, new)
         return mixed.replace(seen=children.seen)
 
 

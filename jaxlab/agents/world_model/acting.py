@@ -103,7 +103,8 @@ class ModelPlayer:
     def begin(self, frame: Any) -> None:
         """Forget all, and see a first picture; masked places are taken as they are."""
         self._plan = None
-        self.known = unknown(self._network).replace(frame=jnp.asarray(frame, jnp.int32))
+        begun = unknown(self._network)
+        self.known = begun.replace(frame=jnp.asarray(frame, jnp.int32))  # type: ignore[attr-defined]
 
     def see(self, action: int, frame: Any, visible: Any | None = None) -> float:
         """Take in what is seen after an action; its mean loss in nats over the visible places."""

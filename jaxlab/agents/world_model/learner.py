@@ -146,7 +146,9 @@ class _WorldModelLearner:
         change, optimiser = optax.scale_by_adam().update(gradient, state.optimiser)
         rate = state.hyper.learning_rate
         params = jax.tree.map(lambda p, c: p - rate * c, state.params, change)
-        state = state.replace(params=params, optimiser=optimiser, worlds=worlds, hidden=hidden)
+        state = state.replace(  # type: ignore[attr-defined]
+            params=params, optimiser=optimiser, worlds=worlds, hidden=hidden
+        )
         count = jnp.asarray(self.config.batch * self.config.length, jnp.int32)
         return state, {"loss": mean(loss), **told, "env_steps": total(count)}
 
