@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.pde_icl.options import SeriesOptions
 from jaxlab.core import reporting, runfolder
 from jaxlab.core.errors import CheckpointError
+from jaxlab.core.options import RunOptions
 
 Arrays = dict[str, np.ndarray]
 
@@ -38,7 +38,7 @@ def stored(run_dir: pathlib.Path, name: str, compute: Callable[[], Arrays]) -> A
 
 
 def finish(
-    options: SeriesOptions | Any,
+    options: RunOptions,
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
     arrays: Mapping[str, np.ndarray],
@@ -47,6 +47,7 @@ def finish(
 ) -> None:
     """Write `arrays.npz`, `table.csv` and `summary.json`, and print the table."""
     folder = options.run_dir
+    assert folder is not None
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     runfolder.write_bytes(folder / "arrays.npz", buffer.getvalue())

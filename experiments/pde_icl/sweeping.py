@@ -182,12 +182,14 @@ def _draw(
         by_context = name == "context"
         grid = published.CONTEXT_ROWS if by_context else published.RESOLUTIONS
         told_errors = published.CONTEXT_RMSE if by_context else published.RESOLUTION_RMSE
-        for model, values in told_errors.items():
-            left.plot(grid, values, linestyle="--", alpha=0.6, label=f"{model} (published)")
-        for model, values in published.ENTROPY.items() if by_context else ():
+        for model, published_errors in told_errors.items():
+            left.plot(
+                grid, published_errors, linestyle="--", alpha=0.6, label=f"{model} (published)"
+            )
+        for model, nats in published.ENTROPY.items() if by_context else ():
             right.plot(
                 published.ENTROPY_ROWS,
-                values,
+                nats,
                 linestyle="--",
                 alpha=0.6,
                 label=f"{model} (published)",

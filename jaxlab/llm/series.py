@@ -169,9 +169,9 @@ class SeriesCodec:
         """Tokens of rows, each with a separator behind it, without the prefix; int32."""
         digits = self.numbers.encode(numbers)
         columns = numbers.shape[-1]
-        ends = np.full(columns, self.space, np.int32)
-        ends[-1] = self.time
-        ends = jnp.broadcast_to(jnp.asarray(ends)[:, None], (*numbers.shape, 1))
+        behind = np.full(columns, self.space, np.int32)
+        behind[-1] = self.time
+        ends = jnp.broadcast_to(jnp.asarray(behind)[:, None], (*numbers.shape, 1))
         tokens = jnp.concatenate([digits, ends], axis=-1)
         return tokens.reshape(*numbers.shape[:-2], -1)
 

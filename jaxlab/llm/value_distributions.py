@@ -7,6 +7,7 @@ probabilities of its digits, each among digits alone, along the tree of prefixes
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -221,4 +222,4 @@ def _score(
         lambda x: jnp.where(known, x, jnp.nan),
         (found.log_prob, found.entropy, found.number_mass),
     )
-    return found.replace(log_prob=kept[0], entropy=kept[1], number_mass=kept[2])
+    return dataclasses.replace(found, log_prob=kept[0], entropy=kept[1], number_mass=kept[2])

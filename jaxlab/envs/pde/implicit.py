@@ -37,10 +37,10 @@ def diffusion_solver(
     if walls is Walls.PERIODIC:
         return _periodic(points, alpha)
     dtype = alpha.dtype
-    ends = np.zeros(points)
-    ends[0] += 1
-    ends[-1] += 1
-    ends = jnp.asarray(ends, dtype)
+    beside_wall = np.zeros(points)
+    beside_wall[0] += 1
+    beside_wall[-1] += 1
+    ends = jnp.asarray(beside_wall, dtype)
     main = jnp.full(points, 1 + 2 * alpha, dtype)
     lower = jnp.full(points, -alpha, dtype).at[0].set(0)
     upper = jnp.full(points, -alpha, dtype).at[-1].set(0)

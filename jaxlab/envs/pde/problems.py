@@ -110,7 +110,7 @@ class Problem:
     def coefficients(self, **changes: Any) -> Coefficients:
         """The default coefficients with changes, such as `diffusion=0.05`."""
         default = Coefficients(diffusion=self.diffusion, rate=self.rate, speed=self.speed)
-        return default.replace(**changes)
+        return dataclasses.replace(default, **changes)
 
 
 _HEAT = (Scheme.FTCS, Scheme.BTCS, Scheme.CRANK_NICOLSON)
