@@ -83,25 +83,12 @@ def _sweep(
     results = {label: _summary(arrays[x], told, guide) for label, told in models.items()} | {
         "baselines": {label: np.mean(value, axis=1) for label, value in curves.items()}
     }
-    header = [x, *(f"{m} {what}" for m in models for what in _TOLD), *curves]
-    rows = []
-    for index, setting in enumerate(cases):
-        row: list[Any] = [setting]
-        for told in models.values():
-            interval = log_mean_interval(told["rmse"][index])
-            row += [
-                float(interval.estimate),
-                f"{interval.low:.4f} .. {interval.high:.4f}",
-                float(np.median(told["rmse"][index])),
-                float(told["entropy"][index].mean()),
-                float(told["raw_entropy"][index].mean()),
-                float(told["processed_entropy"][index].mean()),
-                float(told["valid"][index].mean()),
-            ]
-        rows.append(row + [float(np.mean(values[index])) for values in curves.values()])
+    rows = [
+        row for index, setting in enumerate(cases) for row in _rows(setting, index, models, curves)
+    ]
     _draw(options, arrays[x], models, curves, x, name)
     title = f"{options.problem}: one-step RMSE over {options.seeds} initial conditions"
-    finish(options, header, rows, arrays, results, title)
+    finish(options, [x, *_TOLD], rows, arrays, results, title)
 
 
 def _part(options: SeriesOptions, reader: Reader, x: str, setting: Any, case: Case) -> Arrays:
@@ -117,7 +104,29 @@ def _part(options: SeriesOptions, reader: Reader, x: str, setting: Any, case: Ca
     return found
 
 
-_TOLD = ("RMSE", "95 %", "median", "entropy", "raw", "processed", "valid")
+_ENTROPIES = ("entropy", "raw_entropy", "processed_entropy")
+_TOLD = ("forecast", "RMSE", "low", "high", "median", *_ENTROPIES, "valid")
+
+
+def _rows(
+    setting: Any,
+    index: int,
+    models: dict[str, dict[str, Any]],
+    curves: dict[str, list[np.ndarray]],
+) -> list[list[Any]]:
+    """Rows of the table in one setting: models, then baselines."""
+    rows: list[list[Any]] = []
+    for name, told in models.items():
+        means = [float(told[key][index].mean()) for key in (*_ENTROPIES, "valid")]
+        rows.append([setting, name, *_interval(told["rmse"][index]), *means])
+    for name, values in curves.items():
+        rows.append([setting, name, *_interval(values[index]), "", "", "", ""])
+    return rows
+
+
+def _interval(errors: np.ndarray) -> list[float]:
+    """Mean, both ends of its interval, and median."""
+    return [*(float(end) for end in log_mean_interval(errors)), float(np.median(errors))]
 
 
 def _model_curves(cases: dict[Any, Case], parts: Sequence[Arrays]) -> dict[str, Any]:

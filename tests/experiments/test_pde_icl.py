@@ -66,7 +66,9 @@ def test_contexts(checkpoint, tmp_path, capsys):
     assert summary["tiny"]["rmse"][0] > summary["baselines"]["persistence"][0]
     assert 0 < summary["tiny"]["entropy"][0] < np.log(1000)
     assert summary["tiny"]["speed"]["tokens_per_cpu_second"] > 0
-    assert {"N_T", "ftcs", "imex", "ar1", "tiny RMSE"} <= set(header)
+    assert {"N_T", "forecast", "RMSE", "entropy", "valid"} <= set(header)
+    table = (tmp_path / "run" / "table.csv").read_text()
+    assert all(f",{name}," in table for name in ("tiny", "ftcs", "imex", "ar1", "last_token"))
     assert "one-step RMSE" in capsys.readouterr().out
     main(["context", "--resume", str(tmp_path / "run"), "--no-progress"])
     again = json.loads((tmp_path / "run" / runfolder.SUMMARY).read_text())
