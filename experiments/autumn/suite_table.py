@@ -18,7 +18,7 @@ from jaxlab.envs.autumn.suite.metadata import Exploration, Metadata, explore
 #: Side of a picture on the contact sheet and height of the line under it, in pixels.
 SIDE, LINE = 100, 14
 #: Pictures in a row of the contact sheet.
-COLUMNS = 12
+COLUMNS = 10
 
 
 def main(options: SuiteOptions) -> None:

@@ -13,8 +13,10 @@ def test_suite_writes_table_and_pictures(tmp_path, capsys):
     main(["suite", "--out", str(tmp_path), "--programs", "bbq"])
     table = json.loads((tmp_path / "metadata.json").read_text())
     assert {name: decoded(row) for name, row in table.items()} == {"bbq": metadata("bbq")}
-    assert Image.open(tmp_path / "bbq.png").size == (2 * 7 * 16 + 8, 7 * 16)
-    assert Image.open(tmp_path / "contact_sheet.png").size[1] > 100
+    with Image.open(tmp_path / "bbq.png") as panels:
+        assert panels.size == (2 * 7 * 16 + 8, 7 * 16)
+    with Image.open(tmp_path / "contact_sheet.png") as sheet:
+        assert sheet.size[1] > 100
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.split() == ["bbq", "counters", "7", "-", "-", "yes", "-", "click"]
 
