@@ -165,7 +165,7 @@ def _number(value: float | None) -> str:
 def _draw_families(run_dir: pathlib.Path, told: Mapping[str, Any], families: Sequence[str]) -> None:
     """Bars of each agent and of published rows, by family."""
     names = [*told, *PUBLISHED]
-    figure, axes = figures.new_figure(8.0, 4.0)
+    figure, axes = figures.new_figure(8.0, 4.8)
     width = 0.8 / len(names)
     for number, name in enumerate(names):
         if name in told:
@@ -189,7 +189,7 @@ def _draw_families(run_dir: pathlib.Path, told: Mapping[str, Any], families: Seq
         )
     axes.set_xticks(range(len(families)), [SHORT[family] for family in families])
     axes.set_ylabel("score")
-    axes.legend(fontsize="x-small", ncols=2)
+    figure.legend(fontsize="x-small", ncols=3, loc="outside lower center")
     figures.save_figure(figure, run_dir, "families")
 
 

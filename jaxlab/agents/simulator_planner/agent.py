@@ -16,6 +16,9 @@ from jaxlab.agents.simulator_planner.config import PlannerConfig
 from jaxlab.agents.simulator_planner.search import Goal, Plan, Search
 from jaxlab.agents.simulator_planner.simulator import Simulator, State
 
+#: Runs by the old rules that surprises are held against.
+REPLICAS = 3
+
 
 class Planner:
     """An exact simulator and what it takes to use it; compiled once for each world."""
@@ -25,6 +28,7 @@ class Planner:
         self.filter = BeliefFilter(simulator, self.config)
         self.search = Search(simulator, self.config)
         self._show = jax.jit(jax.vmap(simulator.frame))
+        self._show_one, self._step = jax.jit(simulator.frame), jax.jit(simulator.step)
 
     def follow(self, key: jax.Array, frame: Any, visible: Any | None = None) -> Follower:
         """A filter that begins with a frame."""
@@ -33,6 +37,16 @@ class Planner:
     def frames(self, particles: State) -> np.ndarray:
         """What particles show, `[particles, rows, columns]`."""
         return np.asarray(self._show(particles))
+
+    def frame(self, state: State) -> np.ndarray:
+        """What one state shows, `[rows, columns]`."""
+        return np.asarray(self._show_one(state))
+
+    def step(self, key: jax.Array, state: State, action: int) -> State:
+        """One state after an action, an index, with all that is random drawn from the key."""
+        fresh, key = jax.random.split(key)
+        state = self.simulator.refresh(fresh, state)
+        return self._step(key, state, self.simulator.actions[action])
 
     def pick(self, particles: State, number: int) -> State:
         """One particle."""
@@ -199,8 +213,9 @@ class ChangeFinder:
     An observation is a surprise if it is farther from all predictions than these are from each
     other, or shows more places in colours that no prediction has there. Where all predictions
     agree one surprise is enough, and also where the frame before was one that was predicted and
-    this one has such places; elsewhere as many as `confirmations` within `window` frames make a
-    change, dated to the first of them.
+    this one has such places. Elsewhere, once there are `confirmations` within `window` frames,
+    the same actions are simulated by the old rules a few times and followed in the same way: it is
+    a change if none of these runs comes to as many. It is dated to the first of them.
 
     Attributes:
       report: The first frame that shows the change, counted from 0 at the start.
@@ -211,6 +226,9 @@ class ChangeFinder:
         self._walk = _Walk(planner, key, frame)
         self._surprises: list[int] = []
         self._fits = True
+        self._needed = planner.config.confirmations
+        self._planner, self._first = planner, self._walk.follower.particles
+        self._actions: list[int] = []
         self.report: int | None = None
 
     def act(self, left: int) -> int:
@@ -222,14 +240,38 @@ class ChangeFinder:
     def see(self, action: int, frame: Any) -> int | None:
         """What came of an action; the report, where a change is certain enough."""
         evidence = self._walk.see(action, frame)
+        self._actions.append(action)
         if evidence.surprising:
             now, config = self._walk.follower.step, self._config
             self._surprises = [s for s in self._surprises if s > now - config.window] + [now]
             sharp = self._fits and evidence.unheard > evidence.usually_unheard
-            if evidence.certain or sharp or len(self._surprises) >= config.confirmations:
-                self.report = self._surprises[0]
+            if evidence.certain or sharp:
+                self.report = now if sharp else self._surprises[0]
+            elif len(self._surprises) >= self._needed:
+                usual = self._most_surprises(len(self._surprises))
+                self._needed = usual + 1
+                if len(self._surprises) > usual:
+                    self.report = self._surprises[0]
         self._fits = evidence.distance == 0
         return self.report
+
+    def _most_surprises(self, enough: int) -> int:
+        """Most surprises within `window` frames by the old rules, or `enough` as soon as so many."""
+        planner, most = self._planner, 0
+        for replica in range(REPLICAS):
+            key = self._walk.follower.key(10 + replica)
+            state = planner.pick(self._first, replica)
+            follower = planner.follow(key, planner.frame(state))
+            surprises: list[int] = []
+            for step, action in enumerate(self._actions, 1):
+                state = planner.step(jax.random.fold_in(key, step), state, action)
+                if follower.see(action, planner.frame(state)).surprising:
+                    window = step - planner.config.window
+                    surprises = [s for s in surprises if s > window] + [step]
+                    most = max(most, len(surprises))
+                if most >= enough:
+                    return most
+        return most
 
     @property
     def suspicion(self) -> int | None:
