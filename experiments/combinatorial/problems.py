@@ -97,9 +97,13 @@ def _tour(instance: TourInstance, options: SolveOptions) -> list[int]:
 
 
 def _cut(graph: GraphInstance, options: SolveOptions) -> list[int]:
+    balanced = _balanced_cut(graph)
+    # Nothing exceeds the sum of positive weights.
+    if graph.cut(balanced) - graph.offset >= graph.weights[graph.weights > 0].sum():
+        return balanced.astype(int).tolist()
     matrix = graph.matrix
     starts = 1 if graph.vertices > 500 else 4
-    candidates = [_balanced_cut(graph), np.asarray(heuristics.cut_greedily(matrix))]
+    candidates = [balanced, np.asarray(heuristics.cut_greedily(matrix))]
     for number in range(starts):
         key = jax.random.key(options.seed + number)
         candidates.append(np.asarray(heuristics.tabu_cut(key, matrix, options.effort)[0]))

@@ -155,14 +155,18 @@ def cut_greedily(weights: Any) -> Bool[Array, " n"]:
     """Vertices flipped, the most gainful first, until no flip gains (MCA), `[n]`."""
     weights = jnp.asarray(weights)
 
-    def flip(spins: Array) -> Array:
-        gains = spins * (weights @ spins)
+    vertices = jnp.arange(len(weights))
+
+    def flip(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        spins, gains = carry
         at = jnp.argmax(gains)
-        return jnp.where(jnp.arange(len(spins)) == at, -spins, spins)
+        here = vertices == at
+        spins = jnp.where(here, -spins, spins)
+        return spins, jnp.where(here, -gains, gains + 2 * weights[at] * spins[at] * spins)
 
     start = jnp.ones(len(weights), weights.dtype)
-    spins = jax.lax.while_loop(lambda s: jnp.any(s * (weights @ s) > 1e-9), flip, start)
-    return spins < 0
+    carry = (start, weights.sum(1))
+    return jax.lax.while_loop(lambda carry: jnp.any(carry[1] > 1e-9), flip, carry)[0] < 0
 
 
 @functools.partial(jax.jit, static_argnames="steps")
