@@ -206,6 +206,8 @@ def _draw(
     left.set(xscale="log", yscale="log", xlabel=label, ylabel="RMSE")
     right.set(xscale="log", xlabel=label, ylabel="entropy of a number (nats)")
     for axes in (left, right):
+        axes.minorticks_off()
+        axes.set_xticks(x, [f"{value:g}" for value in x])
         axes.legend(fontsize="xx-small")
         axes.grid(alpha=0.3)
     figures.save_figure(figure, options.run_dir, name)
