@@ -215,7 +215,8 @@ class ChangeFinder:
     agree one surprise is enough, and also where the frame before was one that was predicted and
     this one has such places. Elsewhere, once there are `confirmations` within `window` frames,
     the same actions are simulated by the old rules a few times and followed in the same way: it is
-    a change if none of these runs comes to as many. It is dated to the first of them.
+    a change if none of these runs comes to as many. It is dated to the first surprise beyond
+    those that came in such a run.
 
     Attributes:
       report: The first frame that shows the change, counted from 0 at the start.
@@ -251,7 +252,8 @@ class ChangeFinder:
                 usual = self._most_surprises(len(self._surprises))
                 self._needed = usual + 1
                 if len(self._surprises) > usual:
-                    self.report = self._surprises[0]
+                    # As many as are usual came before the change.
+                    self.report = self._surprises[usual]
         self._fits = evidence.distance == 0
         return self.report
 
