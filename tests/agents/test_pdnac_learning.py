@@ -163,12 +163,12 @@ def test_neural_policies_of_continuous_actions_keep_the_contract():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "gamma", "limit"),
-    [(PDNACConfig("mlmc", evaluate_every=1000), 0.02, 0.01), (BATCH, 0.1, 0.004)],
+    ("config", "gamma", "beta", "limit"),
+    [(PDNACConfig("mlmc", evaluate_every=1000), 0.02, 0.03, 0.01), (BATCH, 0.1, 0.05, 0.004)],
     ids=["mlmc", "batch"],
 )
-def test_a_million_transitions_on_the_hashed_problem(config, gamma, limit):
-    hyper = dataclasses.replace(HYPER, gamma_critic=gamma, gamma_npg=gamma)
+def test_a_million_transitions_on_the_hashed_problem(config, gamma, beta, limit):
+    hyper = dataclasses.replace(HYPER, beta=beta, gamma_critic=gamma, gamma_npg=gamma)
     result = run(
         learner(config, hyper),
         steps=1_000_000,
