@@ -70,7 +70,7 @@ def insertion_path(
 
     def insert(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         left, near, following, inside, total = carry
-        city = jnp.argmax(jnp.where(left, near, -1))
+        city = jnp.argmax(jnp.where(left, near, -1)).astype(following.dtype)
         there = left[city]
         extra = distances[:, city] + distances[city, following] - distances[cities, following]
         extra = jnp.where(inside, extra, jnp.inf)
