@@ -58,7 +58,9 @@ def test_a_shop_that_forgets_its_makespan(everything):
     report = check_formulation(ForgetfulShop(2, 3), enumerate_all=everything, samples=60)
     assert report["right congruence"].holds
     assert not report["cost consistency"].holds
-    assert "differ by" in report["cost consistency"].counter_example or not everything
+    # Which of the two shows first depends on the instance that is drawn.
+    example = report["cost consistency"].counter_example
+    assert "differ by" in example or "its increments" in example
 
 
 def test_too_many_strings_are_refused():
