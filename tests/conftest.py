@@ -54,14 +54,17 @@ hypothesis.settings.load_profile("jaxlab")
 BUDGETS = {
     "core": 630,
     "core/adapters": 130,
-    "agents": 740,
+    "agents": 1000,
     "envs": 60,
-    "envs/autumn": 330,
+    "envs/autumn": 480,
+    "envs/cmdp": 150,
+    "envs/combinatorial": 150,
+    "envs/pde": 150,
     "envs/traffic": 650,
     "envs/cr3bp": 660,
     "envs/qbm": 150,
-    "experiments": 560,
-    "llm": 260,
+    "experiments": 1000,
+    "llm": 360,
     "shaping": 100,
 }
 DEFAULT_BUDGET = 120
@@ -71,7 +74,8 @@ MOST_MEMORY = 3 * 2**30
 #: Files that take longest, which begin first: a file goes to one worker as a whole, and one
 #: begun last would keep the other worker waiting.
 LONG = (
-    *("experiments/test_maestro.py", "envs/traffic/test_golden.py", "core/test_resume.py"),
+    *("experiments/test_cr3bp_study.py", "experiments/test_maestro.py"),
+    *("envs/traffic/test_golden.py", "core/test_resume.py", "experiments/test_cr3bp_solve.py"),
     *("envs/traffic/test_controllers.py", "agents/test_maddpg_learning.py"),
     *("core/test_env_check.py", "envs/traffic/test_environment.py", "agents/test_maddpg.py"),
     *("llm/test_smollm2.py", "core/test_wrappers.py", "core/test_distributed.py"),
