@@ -136,6 +136,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _own_precision() -> Iterator[None]:
+    """A file of tests whose commands switch 64 bits on leaves no other with them."""
+    import jax
+
+    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _bounded_memory() -> Iterator[None]:
     """Forget compiled programs between files once they fill memory: two workers keep thousands."""
     yield

@@ -26,11 +26,7 @@ def _x64():
 def smoke(tmp_path_factory):
     """The folder of a finished smoke run."""
     folder = tmp_path_factory.mktemp("study") / "run"
-    before = jax.config.jax_enable_x64
-    try:
-        main(["study", "--preset", "smoke", "--run-dir", str(folder), "--no-progress"])
-    finally:
-        jax.config.update("jax_enable_x64", before)
+    main(["study", "--preset", "smoke", "--run-dir", str(folder), "--no-progress"])
     return folder
 
 
@@ -58,12 +54,8 @@ def test_smoke_leaves_a_run_folder(smoke):
 
 
 def test_a_finished_study_is_reported_again(smoke, capsys):
-    before = jax.config.jax_enable_x64
     first = json.loads((smoke / runfolder.SUMMARY).read_text())
-    try:
-        main(["study", "--resume", str(smoke), "--no-progress"])
-    finally:
-        jax.config.update("jax_enable_x64", before)
+    main(["study", "--resume", str(smoke), "--no-progress"])
     second = json.loads((smoke / runfolder.SUMMARY).read_text())
     assert second["samples"] == first["samples"]
     assert second["chains"] == first["chains"]

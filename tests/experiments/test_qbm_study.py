@@ -31,11 +31,7 @@ def _x64():
 
 
 def run(*argv):
-    before = jax.config.jax_enable_x64
-    try:
-        main([*argv, "--no-progress"])
-    finally:
-        jax.config.update("jax_enable_x64", before)
+    main([*argv, "--no-progress"])
 
 
 @pytest.fixture(scope="module")
