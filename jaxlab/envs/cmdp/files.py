@@ -52,7 +52,8 @@ def _read_npz(path: pathlib.Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    # A TypeError: the file holds one plain array.
+    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: cannot be read as an npz archive ({error})") from None
 
 
