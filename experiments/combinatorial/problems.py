@@ -295,7 +295,7 @@ PROBLEMS: dict[str, Problem] = {
         lambda instance: CVRP(instance.size - 1),
         lambda instance, walk: instance.length(walk),
         _greedy(lambda instance: CVRP(instance.size - 1)),
-        lambda instance: bounds.tour_bound(TourInstance(instance.name, instance.distances)),
+        bounds.routes_bound,
         milp.routes,
         cp_sat.routes,
         lambda instance: instance.size <= 7,

@@ -62,6 +62,10 @@ def main(options: SolveOptions) -> None:
     print("solution:", " ".join(map(str, answer.solution)))
 
 
+#: Relative distance within which a solver's bound and the cost of what it found are the same.
+SOLVED = 1e-6
+
+
 def solve(problem: Problem, instance: Any, options: SolveOptions) -> Answer:
     """Solve by the method of the options."""
     proof, candidates = Proof(None, -problem.sense * np.inf, False), []
@@ -118,11 +122,13 @@ def _answer(
     problem: Problem, instance: Any, solution: list[int], bound: float, proved: bool
 ) -> Answer:
     cost = problem.objective(instance, solution)
-    # A bound that is met proves what was found.
     apart = problem.sense * (cost - bound)
-    proved = proved or apart <= CLOSED * max(1.0, abs(cost))
-    if proved:
+    # A bound that is met proves what was found; one that is not proves nothing, whatever a
+    # solver says whose tolerances may be wider than the instance's numbers.
+    if abs(apart) <= (SOLVED if proved else CLOSED) * abs(cost):
         return Answer(solution, cost, cost, cost, 0.0)
+    if apart < 0:
+        bound = -problem.sense * np.inf
     if not np.isfinite(bound):
         return Answer(solution, cost, None, bound, None)
     gap = apart / abs(bound) if bound else None

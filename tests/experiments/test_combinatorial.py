@@ -8,7 +8,9 @@ import pytest
 
 from experiments.combinatorial.__main__ import main
 from experiments.combinatorial.problems import PROBLEMS
+from experiments.combinatorial.solving import _answer
 from jaxlab.envs.combinatorial.graph_files import graph_file
+from jaxlab.envs.combinatorial.instances import TourInstance
 from tests.envs.combinatorial import oracles
 
 KEYS = ["solution", "cost", "optimum", "bound", "gap"]
@@ -83,6 +85,34 @@ def test_optima_are_proved(capsys, tmp_path, problem):
     assert found["gap"] == 0
     instance = PROBLEMS[problem].load(tmp_path / "instance.txt")
     assert PROBLEMS[problem].objective(instance, found["solution"]) == found["cost"]
+
+
+#: Two pairs of neighbours far from each other: distances that break the triangle inequality.
+PAIRS = (
+    "NAME: pairs\nTYPE: CVRP\nDIMENSION: 5\nCAPACITY: 2\nEDGE_WEIGHT_TYPE: EXPLICIT\n"
+    "EDGE_WEIGHT_FORMAT: FULL_MATRIX\nEDGE_WEIGHT_SECTION\n0 9 9 9 9\n9 0 7 900 900\n"
+    "9 7 0 900 900\n9 900 900 0 7\n9 900 900 7 0\nDEMAND_SECTION\n1 0\n2 1\n3 1\n4 1\n5 1\n"
+    "DEPOT_SECTION\n1\n-1\nEOF\n"
+)
+
+
+@pytest.mark.parametrize("method", ["exact", "heuristic"])
+def test_routes_are_not_bounded_by_tours(capsys, tmp_path, method):
+    found = solve(capsys, tmp_path, "cvrp", "--method", method, text=PAIRS)
+    assert found["bound"] <= 50
+    assert (found["optimum"] is None) == (found["cost"] > 50)
+    assert method == "heuristic" or found["optimum"] == 50
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_a_bound_that_is_not_met_proves_nothing(proved):
+    problem = PROBLEMS["tsp"]
+    triangle = TourInstance("triangle", np.ones((3, 3)) - np.eye(3))
+    assert _answer(problem, triangle, [0, 1, 2], 2.0, proved).optimum is None
+    assert _answer(problem, triangle, [0, 1, 2], 3.0, proved).optimum == 3
+    beaten = _answer(problem, triangle, [0, 1, 2], 4.0, proved)
+    assert beaten.optimum is None
+    assert beaten.bound == -np.inf
 
 
 def test_a_colouring(capsys, tmp_path):

@@ -8,6 +8,7 @@ from jaxlab.envs.combinatorial.instances import (
     GraphInstance,
     JobShopInstance,
     KnapsackInstance,
+    RoutingInstance,
     TourInstance,
 )
 
@@ -53,6 +54,19 @@ def tour_bound(instance: TourInstance, rounds: int = 200) -> float:
         prices = prices + step * (1 - number / rounds) * (degrees - 2)
     whole = bool(np.all(d == np.floor(d)))
     return float(np.ceil(best - 1e-6 * abs(best)) if whole else best)
+
+
+def routes_bound(instance: RoutingInstance) -> float:
+    """Below any routes: one walk through all places, no shorter than a tour by least ways.
+
+    The tour's bound by the distances themselves would not do: routes pass the depot often, which
+    is shorter where distances break the triangle inequality.
+    """
+    ways = np.array(instance.distances, float)
+    for place in range(len(ways)):
+        ways = np.minimum(ways, ways[:, place, None] + ways[place])
+    np.fill_diagonal(ways, 0.0)
+    return tour_bound(TourInstance(instance.name, ways))
 
 
 def knapsack_bound(instance: KnapsackInstance) -> float:
